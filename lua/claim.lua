@@ -170,7 +170,7 @@ end
 if #leases > 0 then redis.call('ZADD', key_leases, unpack(leases)) end
 if suspects then redis.call('HSET', key_destination, 'suspects', cmsgpack.pack(suspects)) end
 if by_priority then
-  redis.call('ZREM', key_waiting, unpack(taken, 1, covered))
+  if covered > 0 then redis.call('ZREMRANGEBYRANK', key_waiting, '0', text(covered - 1)) end
 elseif IS_FULL then
   -- Put the other messages back at the front, in their order.
   local is_taken, others = {}, {}

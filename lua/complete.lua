@@ -28,23 +28,16 @@ local held = deadlines(key_leases, members_of(completions))
 local attempts_kept = redis.call('HLEN', key_attempts) > 0
 
 -- A token names its lane. A forged token, or a token from before a change of ordering, must not affect another lane. A
--- destination without keys has only one lane, without gaps, so it is enough to check its head.
+-- destination without keys has only one pair of sets, so it is enough to check their head.
 local heads = {}
 local function head_of(lane)
   if not heads[lane] then heads[lane] = redis.call('ZRANGE', lanes[lane].in_progress, '0', '0')[1] or '' end
   return heads[lane]
 end
-local first, positions
-if ordering == 'destination' and #lanes == 1 and lanes[1].key == '' then
-  first = tonumber(head_of(1)) or math.huge
-elseif ordering == 'none' and #lanes == 1 then
-  local sequences = {}
-  for i, one in ipairs(completions) do sequences[i] = one.sequence end
-  positions = redis.call('ZMSCORE', lanes[1].in_progress, unpack(sequences))
-end
-local function stands_in(lane, sequence, number, i)
+local first
+if ordering ~= 'key' and #lanes == 1 and lanes[1].key == '' then first = tonumber(head_of(1)) or math.huge end
+local function stands_in(lane, sequence, number)
   if first then return number >= first end
-  if positions then return positions[i] end
   if head_of(lane) == sequence then return true end
   return redis.call('ZSCORE', lanes[lane].in_progress, sequence)
 end
@@ -86,7 +79,7 @@ for i, one in ipairs(completions) do
   local lane, sequence = tonumber(one.lane), one.sequence
   local number = tonumber(sequence)
   if number < before then return redis.error_reply('UNREADABLE the sequences must rise') end
-  if held[i] and number ~= before and stands_in(lane, sequence, number, i) then
+  if held[i] and number ~= before and stands_in(lane, sequence, number) then
     if must_wait(lane, sequence, i) then
       except(i, 'full')
     else

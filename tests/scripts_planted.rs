@@ -27,8 +27,9 @@ const SEED: u64 = 7;
 const OPS_MAX: u64 = 4_000;
 /// The most operations to compare with more of the kinds that reach the script.
 const MORE_OPS_MAX: u64 = 8_000;
-/// The most operations for a bug that only shows when the reserve of a full Redis is used up.
-const RESERVE_OPS_MAX: u64 = 40_000;
+/// The most operations for a bug that only shows when the reserve of a full Redis is used up, or several things meet in
+/// one call without ordering.
+const RARE_OPS_MAX: u64 = 40_000;
 /// The most operations of one sequence.
 const SEQUENCE_MAX: usize = 200;
 /// The most operations of consumers with one bug.
@@ -137,7 +138,8 @@ fn catch(bug: &'static Bug) -> Option<(&'static str, u64)> {
         return Some(("blocks of several partitions", 0));
     }
     let wanted = meeting(bug.file);
-    let most = if bug.file == "include/reserve" { RESERVE_OPS_MAX } else { MORE_OPS_MAX };
+    let is_rare = ["include/reserve", "release_each_fast"].contains(&bug.file);
+    let most = if is_rare { RARE_OPS_MAX } else { MORE_OPS_MAX };
     if !wanted.is_empty()
         && let Some(operations) = by_model(most, wanted)
     {
@@ -167,6 +169,9 @@ fn meeting(file: &str) -> &'static [Kind] {
             &[Kind::Claim, Kind::Reap, Kind::Fail]
         }
         "fail" => &[Kind::Define, Kind::Claim, Kind::Reap, Kind::Fail],
+        "release_each_fast" => {
+            &[Kind::Complete, Kind::Release, Kind::Postpone, Kind::Halt, Kind::Damage, Kind::Repair]
+        }
         "complete" => &[Kind::Ingest, Kind::Claim, Kind::Complete, Kind::Pass],
         "extend" => &[Kind::Claim, Kind::Extend],
         "include/sources" => &[Kind::Ingest, Kind::Define, Kind::BeginRemove, Kind::Remove],

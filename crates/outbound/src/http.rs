@@ -42,7 +42,7 @@ use super::{
     outgoing::{OutgoingError, RefusedAddress},
 };
 use domain::{
-    DestinationName, ErrorKind, Stamped, TraceContext,
+    DestinationName, ErrorKind, Ordering, Stamped, TraceContext,
     destination::{Headers, SIGNATURE_PREFIX, is_reserved},
     trace::TRACEPARENT,
 };
@@ -172,7 +172,7 @@ impl Endpoint {
     pub async fn send_batch(
         &self,
         messages: &[impl Borrow<Stamped>],
-        by_key: bool,
+        ordering: Ordering,
         attempt: u32,
         trace: Option<TraceContext>,
         content_type: &'static str,
@@ -182,13 +182,22 @@ impl Endpoint {
             return Err(NoAnswer::nothing_to_send());
         };
         let (first, last) = (first.borrow(), last.borrow());
+        let by_key = ordering == Ordering::Key;
         let mut headers = self.batch_headers(first, last, messages.len(), by_key, attempt);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         insert_trace(&mut headers, trace);
         if let Some(signer) = &self.signer {
             let (destination, at) = (&first.destination, first.position);
             let last = last.position.sequence;
-            let id = format!("{destination}/{}/{}-{last}", at.epoch, at.sequence);
+            let mut id = format!("{destination}/{}/{}-{last}", at.epoch, at.sequence);
+            // Without order, another batch may have other messages between these two.
+            if ordering == Ordering::None && messages.len() > 1 {
+                let sequences = messages.iter().map(|one| one.borrow().position.sequence);
+                let digest = sequences.fold(0xcbf2_9ce4_8422_2325, |digest: u64, sequence| {
+                    (digest ^ sequence).wrapping_mul(0x0100_0000_01b3)
+                });
+                id += &format!("-{digest:x}");
+            }
             signer.sign(&mut headers, &signature_id(&id), &body);
         }
         self.request(&first.destination, headers, body).await

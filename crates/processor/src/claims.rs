@@ -206,7 +206,8 @@ impl Claims {
             let others_wait = of.queue.names().take(OTHERS_MAX).any(waits);
             // Leave slots for the destinations that are next in turn.
             let share = entry.destination.share(free, weights).max(quantum.min(free));
-            let share = share.min(of.shares.room(&name, others_wait, false));
+            let weight = entry.destination.weight;
+            let share = share.min(of.shares.weighted_room(&name, weight, others_wait, false));
             let room = most.saturating_sub(of.shares.taken_by(&name)).min(share);
             let room = room.min(CLAIM_MAX).min(self.sizes.next(&name));
             if room == 0 {

@@ -1,6 +1,6 @@
 //! Decides which destination claims next: each in turn, and by weight over time. No I/O.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use domain::{Destination, DestinationName};
 
@@ -11,7 +11,8 @@ const REMEMBERED_MAX: usize = 1024;
 
 /// The destinations in the queue for their turn. First is the one that used least, relative to its
 /// weight; among equals, the one that waited longest. A new or returning destination starts at the
-/// level of the one being served: no destination saves up turns, so none waits longer than one round.
+/// level of the one being served: no destination saves up turns, so none waits longer than one round. While a claim of a
+/// destination is in flight, it is not in the queue, and loses nothing.
 #[derive(Default)]
 pub(super) struct FairQueue {
     /// By the cost used so far, then by number of arrival.
@@ -21,6 +22,8 @@ pub(super) struct FairQueue {
     weights: u64,
     /// The cost that each destination has used: slots divided by weight.
     had: HashMap<DestinationName, u64>,
+    /// Destinations with a claim in flight, or whose last claim took all that it might.
+    claiming: HashSet<DestinationName>,
     /// The cost level of the last destination in turn.
     level: u64,
     number: u64,
@@ -33,7 +36,8 @@ impl FairQueue {
             return;
         }
         self.number += 1;
-        let had = self.had.get(&name).copied().unwrap_or_default().max(self.level);
+        let had = self.had.get(&name).copied().unwrap_or_default();
+        let had = if self.claiming.remove(&name) { had } else { had.max(self.level) };
         let position = (had, self.number);
         self.places.insert(name.clone(), position);
         self.weights += u64::from(weight);
@@ -45,11 +49,13 @@ impl FairQueue {
         let ((had, _), (name, weight)) = self.queue.pop_first()?;
         self.places.remove(&name);
         self.level = self.level.max(had);
+        self.had.insert(name.clone(), had);
         let weights = self.weights;
         self.weights -= u64::from(weight);
         if self.had.len() > REMEMBERED_MAX + self.queue.len() {
             let level = self.level;
             self.had.retain(|_, had| *had > level);
+            self.claiming.retain(|name| self.had.contains_key(name));
         }
         Some((name, weights))
     }
@@ -66,14 +72,19 @@ impl FairQueue {
 
     /// Charges the destination for slots.
     pub(super) fn took(&mut self, destination: &Destination, slots: usize) {
-        let had = self.had.entry(destination.name.clone()).or_default();
-        *had = (*had).max(self.level) + cost(destination, slots);
+        let had = self.had.entry(destination.name.clone()).or_insert(self.level);
+        *had += cost(destination, slots);
+        self.claiming.insert(destination.name.clone());
     }
 
     /// Refunds slots that the destination could not use.
     pub(super) fn gave_back(&mut self, destination: &Destination, slots: usize) {
         if let Some(had) = self.had.get_mut(&destination.name) {
             *had = had.saturating_sub(cost(destination, slots));
+        }
+        if slots > 0 {
+            // It has nothing more, so it saves up no turns.
+            self.claiming.remove(&destination.name);
         }
     }
 }
@@ -167,5 +178,34 @@ mod tests {
         queue.gave_back(&a, 100);
         push(&mut queue, &[&a, &b]);
         assert_eq!(queue.pop().unwrap().0, a.name);
+    }
+
+    /// A destination whose claim is in flight is not in the queue, and must not lose its turns.
+    #[test]
+    fn weights_hold_while_claims_take_longer_than_a_slot() {
+        let all = [destination("a", 1), destination("b", 2), destination("c", 5)];
+        let mut queue = FairQueue::default();
+        push(&mut queue, &all.each_ref());
+        let (mut served, mut claims, mut random) = ([0; 3], [None; 3], 1_u32);
+        for step in 0..40_000 {
+            for (claim, destination) in claims.iter_mut().zip(&all) {
+                if claim.take_if(|end| *end == step).is_some() {
+                    push(&mut queue, &[destination]);
+                }
+            }
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let is_slot_free = random >> 31 == 0;
+            if is_slot_free && let Some((name, _)) = queue.pop() {
+                let at = all.iter().position(|destination| destination.name == name).unwrap();
+                queue.took(&all[at], 1);
+                served[at] += 1;
+                claims[at] = Some(step + 2);
+            }
+        }
+        let sum: u32 = served.iter().sum();
+        for (count, destination) in served.iter().zip(&all) {
+            let ideal = f64::from(sum) * f64::from(destination.weight) / 8.0;
+            assert!((f64::from(*count) - ideal).abs() < 0.05 * ideal, "{served:?}");
+        }
     }
 }

@@ -57,7 +57,12 @@ impl Taker for OnArrival {
         let most = catch_unwind(AssertUnwindSafe(|| running.attempts.at_once_max(entry))).ok()?;
         let mut slots = running.slots.of(Class::of(destination)).lock();
         let room = most.saturating_sub(slots.shares.taken_by(&destination.name));
-        let room = room.min(slots.shares.room(&destination.name, false, false));
+        let room = room.min(slots.shares.weighted_room(
+            &destination.name,
+            destination.weight,
+            false,
+            false,
+        ));
         // Those in the queue were first.
         if !slots.queue.is_empty() || room < count {
             return None;

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! nobody else waits  a name may have all; the last tenth only while it holds at most half of all
-//! another waits      at most half of what the others leave, and at least 1; enforced as places are given back
+//! another waits      at most half of what the others leave, and at least 1; enforced as places are given back. With a
+//!                    weight w: w of w + 1 parts
 //! halves             as if another waited all the time: for places that one may keep for hours
 //! heavy              once a quarter is taken, one place each; never one of the last quarter
 //! ```
@@ -64,10 +65,15 @@ impl<K: Hash + Eq + Clone> Shares<K> {
 
     /// The number of further places that this name may take now. `is_heavy`: the name may keep them for long.
     pub fn room(&self, name: &K, others_wait: bool, is_heavy: bool) -> usize {
+        self.weighted_room(name, 1, others_wait, is_heavy)
+    }
+
+    /// The same for a name with a weight. If all names take what they may, they hold places by their weights.
+    pub fn weighted_room(&self, name: &K, weight: u32, others_wait: bool, is_heavy: bool) -> usize {
         let held = self.taken_by(name);
         let left = self.all.saturating_sub(self.taken - held);
         let mut most = if self.always_halves || others_wait {
-            (left / 2).max(1)
+            (left * weight as usize / (weight as usize + 1)).max(1)
         } else {
             left.saturating_sub(self.all.div_ceil(10)).max(left.min(self.all / 2 + 1))
         };

@@ -120,3 +120,23 @@ async fn place_of_a_waiter_that_is_gone_goes_to_the_next() {
     drop(next.now_or_never().expect("the place goes on"));
     assert_eq!((share.taken(), share.waiting().len()), (0, 0));
 }
+
+#[test]
+fn names_that_take_what_they_may_hold_places_by_weight() {
+    let mut shares: Shares<&str> = Shares::new(180, 180);
+    let weights = [("light", 1), ("middle", 2), ("heavy", 5)];
+    // Each has as many as it may, and gives one back when it has more.
+    for _ in 0..200 {
+        for (name, weight) in weights {
+            match shares.weighted_room(&name, weight, true, false) {
+                0 => shares.give_back(&name, 1),
+                _ => shares.take(&name, 1),
+            }
+        }
+    }
+    let held = weights.map(|(name, _)| shares.taken_by(&name));
+    for (count, ideal) in held.iter().zip([20, 40, 100]) {
+        assert!(count.abs_diff(ideal) <= 3, "{held:?}");
+    }
+    assert!(shares.free() >= 15, "some are left for those that come");
+}

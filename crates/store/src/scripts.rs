@@ -35,6 +35,7 @@ const INCLUDES: &[(&str, &str)] = &[
     ("pulled", include_str!("../lua/include/pulled.lua")),
     ("rate", include_str!("../lua/include/rate.lua")),
     ("read_ahead", include_str!("../lua/include/read_ahead.lua")),
+    ("release_fast", include_str!("../lua/include/release_fast.lua")),
     ("remembered", include_str!("../lua/include/remembered.lua")),
     ("sources", include_str!("../lua/include/sources.lua")),
     ("reserve", include_str!("../lua/include/reserve.lua")),
@@ -121,6 +122,7 @@ transitions!(
     postpone,
     reap,
     release,
+    release_each_fast,
     release_fast,
     repair,
     repair_counters,
@@ -142,12 +144,20 @@ impl Scripts {
         scripts.ingest_fast.may_run_in(&taking_in, 1);
         scripts.ingest_ready_fast.may_run_in(&taking_in, 2);
         scripts.ingest.may_run_in(&taking_in, 3);
-        let others = composed(&["claim", "complete_fast", "complete", "release_fast", "release"]);
+        let others = composed(&[
+            "claim",
+            "complete_fast",
+            "complete",
+            "release_fast",
+            "release",
+            "release_each_fast",
+        ]);
         scripts.claim.may_run_in(&others, 1);
         scripts.complete_fast.may_run_in(&others, 2);
         scripts.complete.may_run_in(&others, 3);
         scripts.release_fast.may_run_in(&others, 4);
         scripts.release.may_run_in(&others, 5);
+        scripts.release_each_fast.may_run_in(&others, 6);
         scripts
     }
 }
@@ -389,6 +399,7 @@ mod tests {
                 "ingest_fast",
                 "ingest_ready_fast",
                 "release",
+                "release_each_fast",
                 "release_fast",
             ]
         );

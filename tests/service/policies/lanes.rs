@@ -140,6 +140,81 @@ async fn the_culprit_of_a_batch_is_found_and_only_it_is_skipped() {
 }
 
 #[tokio::test]
+async fn without_order_a_request_carries_several_messages() {
+    let definition = json!({"ordering": "none", "delivery": {"batch_max": 8}});
+    let scenario = Scenario::start(definition).await;
+    scenario.steer("pause", json!({"what": "delivery"})).await;
+    let names: Vec<String> = (1..=40).map(|number| format!("m{number}")).collect();
+    scenario.send_all(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    scenario.steer("resume", json!({})).await;
+    assert_eq!(scenario.is_drained().await["delivered_total"], 40);
+    let mut sequences = Vec::new();
+    for body in scenario.receiver.bodies() {
+        let batch: Vec<Value> = serde_json::from_str(&body).unwrap();
+        assert!((1..=8).contains(&batch.len()), "{batch:?}");
+        sequences.extend(batch.iter().map(|one| one["sequence"].as_u64().unwrap()));
+    }
+    // As the sender may have loaded only some of them when it was resumed.
+    assert!(scenario.receiver.bodies().len() < 20, "{:?}", scenario.receiver.bodies());
+    sequences.sort_unstable();
+    assert_eq!(sequences, (1..=40).collect::<Vec<u64>>());
+}
+
+#[tokio::test]
+async fn without_order_a_refused_message_of_a_batch_holds_no_other() {
+    let scenario = Scenario::start(json!({})).await;
+    let accepted = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = accepted.clone();
+    // A receiver that accepts a batch only without `culprit`.
+    let server = crate::support::http::serve(move |request| {
+        let is_refused = request.body.contains("culprit");
+        let batch: Vec<Value> = serde_json::from_str(&request.body).unwrap();
+        let bodies = batch.iter().map(|one| one["body"].as_str().unwrap().to_owned());
+        noted.lock().unwrap().extend(bodies.filter(|_| !is_refused));
+        let status = if is_refused { 503 } else { 200 };
+        async move { Some(crate::support::http::Answer::status(status)) }
+    });
+    let (address, _server) = server.await;
+    let definition = json!({"ordering": "none", "url": format!("http://{address}/"),
+        "delivery": {"batch_max": 8, "breaker_failures": 0}});
+    scenario.define(ERP, definition).await;
+    scenario.steer("pause", json!({"what": "delivery"})).await;
+    let others = ["one", "two", "four", "five"];
+    scenario.send_all(&["one", "two", "culprit", "four", "five"]).await;
+    scenario.steer("resume", json!({})).await;
+    let stats = scenario.until("the others left", |stats| stats["delivered_total"] == 4).await;
+    assert_eq!(stats["pending"], 1, "{stats}");
+    let mut found = accepted.lock().unwrap().clone();
+    found.sort_unstable();
+    let mut expected = others.map(str::to_owned);
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    let path = format!("/v1/destinations/{ERP}/messages/3");
+    scenario.ok("DELETE", &path, Value::Null).await;
+    assert_eq!(scenario.is_drained().await["cancelled_total"], 1);
+}
+
+#[tokio::test]
+async fn without_order_a_window_loses_nothing_when_frames_are_refused() {
+    let inbox = std::sync::Arc::new(crate::support::receiver::Inbox::default());
+    let receiver = crate::support::receiver::Receiver::lines(&inbox, ERP).await;
+    inbox.fail(11, 0.1);
+    let scenario = Scenario::start(json!({})).await;
+    let delivery = json!({"window_max": 16, "lanes_max": 2, "breaker_failures": 0});
+    let url = receiver.tcp_url();
+    scenario.define(ERP, json!({"ordering": "none", "url": url, "delivery": delivery})).await;
+    scenario.steer("pause", json!({"what": "delivery"})).await;
+    let names: Vec<String> = (0..200).map(|number| format!("m{number}")).collect();
+    scenario.send_all(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    scenario.steer("resume", json!({})).await;
+    assert_eq!(scenario.is_drained().await["delivered_total"], 200);
+    let bodies = inbox.journal.all().into_iter().map(|delivery| delivery.body);
+    let accepted: std::collections::HashSet<String> = bodies.collect();
+    assert_eq!(accepted.len(), 200);
+    assert!(inbox.struck() > 5, "{}", inbox.struck());
+}
+
+#[tokio::test]
 async fn a_topic_reaches_all_its_destinations_once() {
     let scenario = Scenario::start(json!({})).await;
     scenario.define("crm", json!({})).await;

@@ -6,6 +6,7 @@ mod damage;
 mod damage_reported;
 mod due;
 mod encoded;
+mod fair;
 mod gone;
 mod halted;
 mod lanes;

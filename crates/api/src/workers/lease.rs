@@ -192,9 +192,9 @@ pub(crate) async fn lease(
         if let Some(waiter) = waiter
             && let Some(given) = waiter.close().await
         {
-            let Given { claimed, handed } = *given;
+            let Given { weight, claimed, handed } = *given;
             let mut leases = Leases::default();
-            leases.add(&api, claimed);
+            leases.add(&api, weight, claimed);
             return handing_out(&leases, client, handed.when_lost());
         }
     }
@@ -247,7 +247,7 @@ async fn turn(place: Option<&WaiterTicket>) {
     }
 }
 
-/// Claims from the destinations in whose queue this request is first: longest unserved first, and
+/// Claims from the destinations in whose queue this request is first: those that were served least first, and
 /// from each its share by weight. `is_last`: the request does not wait for a wake-up after it.
 async fn claim(
     api: Api,
@@ -295,7 +295,8 @@ async fn claim(
             break;
         }
         let share = entry.destination.share(left, weights);
-        weights -= u64::from(entry.destination.weight);
+        let weight = entry.destination.weight;
+        weights -= u64::from(weight);
         let name = entry.destination.name.clone();
         api.workers.active.claiming(&name);
         let claimed = claim_from(&api, entry, &request, share, suspects).await;
@@ -310,7 +311,7 @@ async fn claim(
             }
             // Continue with the others. Next time, too, others come first.
             Err(problem) if problem.is_damage() && !is_alone => {
-                api.workers.served.note(&name);
+                api.workers.served.note(&name, weight, 1);
                 told.damaged.push(name);
                 continue;
             }
@@ -319,16 +320,16 @@ async fn claim(
             Err(problem) => return Err(problem),
         };
         suspects &= !claimed.must_be_alone();
-        told.add(&api, claimed);
+        told.add(&api, weight, claimed);
     }
     Ok((told, handed))
 }
 
 impl Leases {
     /// Adds claimed messages of one destination.
-    fn add(&mut self, api: &Api, claimed: Claimed) {
+    fn add(&mut self, api: &Api, weight: u32, claimed: Claimed) {
         let Some((token, _)) = claimed.messages.first() else { return };
-        api.workers.served.note(&token.destination);
+        api.workers.served.note(&token.destination, weight, claimed.messages.len());
         telemetry::claimed(token.destination.as_str(), claimed.messages.len());
         let deadline = rfc3339(claimed.deadline_ms);
         let is_any_embedded = planted::is("deep_body_embedded");

@@ -41,6 +41,8 @@ enum State {
 
 /// Leased arrivals. Dropping them requeues them.
 pub(super) struct Given {
+    /// Of their destination.
+    pub(super) weight: u32,
     pub(super) claimed: Claimed,
     pub(super) handed: Handed,
 }
@@ -132,9 +134,10 @@ impl Room for Reserved {
         if claimed.messages.is_empty() {
             return;
         }
+        let weight = self.entry.destination.weight;
         let mut handed = Handed::new(self.api.clone());
         handed.add(self.entry.clone(), &claimed);
-        self.waiter.settle(State::Given(Box::new(Given { claimed, handed })));
+        self.waiter.settle(State::Given(Box::new(Given { weight, claimed, handed })));
     }
 }
 

@@ -1,5 +1,5 @@
-//! The requests that wait for messages in this process, first come, first served; and when each
-//! destination was last served, so that each has its turn.
+//! The requests that wait for messages in this process, first come, first served; and how much each destination was
+//! served, so that each has its turn, by weight.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -83,29 +83,51 @@ impl Drop for WaiterTicket {
 /// How many served destinations are remembered.
 const REMEMBERED_MAX: usize = 1024;
 
-/// When each destination was last served.
+/// The cost of one message of a destination of weight 1.
+const MESSAGE: u64 = 1 << 20;
+
+/// How much each destination was served, relative to its weight. A new or returning destination starts at the level of
+/// the one being served, as in the processor: no destination saves up turns.
 #[derive(Default)]
 pub(super) struct Served {
-    last: Mutex<(u64, HashMap<DestinationName, u64>)>,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// The cost and the number of the last time that each was served.
+    had: HashMap<DestinationName, (u64, u64)>,
+    /// The cost of the destination that was served last, before that.
+    level: u64,
+    number: u64,
+}
+
+impl Counts {
+    fn of(&self, name: &DestinationName) -> (u64, u64) {
+        let (had, number) = self.had.get(name).copied().unwrap_or_default();
+        (had.max(self.level), number)
+    }
 }
 
 impl Served {
-    /// Sorts the longest unserved first; those never served keep their order.
+    /// Sorts those that were served least, relative to their weight, first; among equals, the longest unserved.
     pub(super) fn sort(&self, names: &mut [DestinationName]) {
-        let last = self.last.lock();
-        names.sort_by_key(|name| last.1.get(name).copied().unwrap_or_default());
+        let counts = self.counts.lock();
+        names.sort_by_cached_key(|name| counts.of(name));
     }
 
-    /// Notes that the destination is served now.
-    pub(super) fn note(&self, name: &DestinationName) {
-        let mut last = self.last.lock();
-        last.0 += 1;
-        let now = last.0;
-        last.1.insert(name.clone(), now);
-        if last.1.len() > REMEMBERED_MAX {
-            // Older ones count as never served, which also sorts them first.
+    /// Notes that this many messages of the destination are served now.
+    pub(super) fn note(&self, name: &DestinationName, weight: u32, messages: usize) {
+        let mut counts = self.counts.lock();
+        counts.number += 1;
+        let (now, (before, _)) = (counts.number, counts.of(name));
+        let cost = (messages as u64 * MESSAGE).div_ceil(u64::from(weight.max(1)));
+        counts.level = before;
+        counts.had.insert(name.clone(), (before + cost, now));
+        if counts.had.len() > REMEMBERED_MAX {
+            // Older ones count as never served.
             let oldest = now - REMEMBERED_MAX as u64 / 2;
-            last.1.retain(|_, number| *number > oldest);
+            counts.had.retain(|_, (_, number)| *number > oldest);
         }
     }
 }
@@ -163,9 +185,9 @@ mod tests {
         let served = Served::default();
         let name = |number: usize| format!("d{number}").parse::<DestinationName>().unwrap();
         for number in 0..3 * REMEMBERED_MAX {
-            served.note(&name(number));
+            served.note(&name(number), 1, 1);
         }
-        assert!(served.last.lock().1.len() <= REMEMBERED_MAX);
+        assert!(served.counts.lock().had.len() <= REMEMBERED_MAX);
         let (newest, older) = (name(3 * REMEMBERED_MAX - 1), name(3 * REMEMBERED_MAX - 2));
         let mut all = [newest.clone(), name(0), older.clone()];
         served.sort(&mut all);
@@ -180,8 +202,30 @@ mod tests {
         for _ in 0..7 {
             served.sort(&mut all);
             order += all[0].as_str();
-            served.note(&all[0]);
+            served.note(&all[0], 1, 1);
         }
         assert_eq!(order, "abcabca");
+    }
+
+    #[test]
+    fn workers_that_take_one_at_a_time_serve_by_weight() {
+        let served = Served::default();
+        let mut all = names(&["a", "b", "c"]);
+        let mut order = String::new();
+        for _ in 0..100 {
+            served.sort(&mut all);
+            order += all[0].as_str();
+            served.note(&all[0], if all[0].as_str() == "c" { 8 } else { 1 }, 1);
+        }
+        assert_eq!(["a", "b", "c"].map(|name| order.matches(name).count()), [10, 10, 80]);
+        // A new destination does not catch up on what it missed.
+        let mut with_new = names(&["c", "new"]);
+        let mut order = String::new();
+        for _ in 0..20 {
+            served.sort(&mut with_new);
+            order += with_new[0].as_str();
+            served.note(&with_new[0], 1, 1);
+        }
+        assert_eq!(order.matches("new").count(), 10, "{order}");
     }
 }

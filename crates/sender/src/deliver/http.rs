@@ -40,7 +40,7 @@ pub struct Http {
 struct Batches {
     format: BatchFormat,
     json_depth_max: usize,
-    by_key: bool,
+    ordering: Ordering,
 }
 
 impl Http {
@@ -54,7 +54,7 @@ impl Http {
         let batches = Batches {
             format: delivery.batch_format,
             json_depth_max,
-            by_key: destination.ordering == Ordering::Key,
+            ordering: destination.ordering,
         };
         Http { endpoint, batches: (delivery.batch_max > 1).then_some(batches) }
     }
@@ -72,7 +72,9 @@ impl Http {
             telemetry::span_of(&message.message, SpanOf::Deliver, attempt)
         };
         let span = messages.iter().find_map(span);
-        self.endpoint.send_batch(messages, batches.by_key, attempt, span, content_type, body).await
+        self.endpoint
+            .send_batch(messages, batches.ordering, attempt, span, content_type, body)
+            .await
     }
 
     /// Reads how many of the `count` messages of a batch a 2xx accepts. An unclear or incomplete

@@ -135,7 +135,7 @@ impl DestinationSender {
             Scan::All => true,
         };
         // Redis also names the lanes that are loaded.
-        let max = self.lanes.len() + self.lanes_max().clamp(CALL_LANES_MAX, NAMED_MAX);
+        let max = self.lanes.len() + self.loaded_max().clamp(CALL_LANES_MAX, NAMED_MAX);
         let (store, entry) = (self.deps.store.clone(), entry.clone());
         let is_pulled = entry.destination.delivery.kind == DeliveryKind::Pull;
         let scan = async move {

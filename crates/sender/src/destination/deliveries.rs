@@ -9,7 +9,7 @@ use super::{Definition, DestinationSender, LaneKey, now, scheduler::Due, spans};
 use crate::{
     breaker::Probes,
     deliver::Verdict,
-    lane::{Next, Outcome, Refusal, Turn},
+    lane::{Next, Now, Outcome, Refusal, Rules, Turn},
     tail::Ended,
 };
 use domain::excerpt::excerpt;
@@ -22,9 +22,13 @@ use telemetry::{Failed, RECEIVERS};
 /// After delivering this many full releases, a lane makes room for waiting lanes.
 const RUNS_MAX: usize = 4;
 
+/// Without ordering, one delivery carries at least this many messages, if so many wait and it may.
+const GROUP_MIN: usize = 16;
+
 /// A delivery that has ended.
 pub(super) struct Delivered {
-    key: LaneKey,
+    /// The lane of the messages; without ordering, the lane of each.
+    keys: Vec<LaneKey>,
     messages: Vec<Arc<Stamped>>,
     probes: Probes,
     verdict: Verdict,
@@ -65,8 +69,10 @@ impl DestinationSender {
     fn begin_delivery(&mut self, key: &LaneKey, definition: &Definition) -> bool {
         let Some(lane) = self.lanes.get_mut(key) else { return true };
         let turn = lane.turn(&definition.rules, now());
-        // The lane may need more messages from Redis.
-        self.scheduler.wants_request(key);
+        if lane.may_request() {
+            // The lane may need more messages from Redis.
+            self.scheduler.wants_request(key);
+        }
         if lane.next() == Next::Resolve {
             self.scheduler.wants_resolve(key);
         }
@@ -79,15 +85,50 @@ impl DestinationSender {
             Turn::Yes => {}
         }
         let Some(probes) = self.scheduler.take_slot(key, Instant::now()) else { return false };
-        let messages = lane.delivery_begun(&definition.rules);
-        self.scheduler.goes_in_turn(key);
-        self.deliver(key.clone(), messages, probes, definition);
+        let mut messages = lane.delivery_begun(&definition.rules);
+        let mut keys = vec![key.clone()];
+        if definition.rules.is_grouped() && !lane.is_isolated() {
+            self.add_lanes(&mut keys, &mut messages, &definition.rules);
+        }
+        keys.iter().for_each(|key| self.scheduler.goes_in_turn(key));
+        self.deliver(keys, messages, probes, definition);
         true
+    }
+
+    /// Without ordering, each message is a lane. Adds those of other lanes to a delivery, up to a batch; fewer if there
+    /// are slots for several deliveries.
+    fn add_lanes(
+        &mut self,
+        keys: &mut Vec<LaneKey>,
+        messages: &mut Vec<Arc<Stamped>>,
+        rules: &Rules,
+    ) {
+        let slots = self.lanes_max().saturating_sub(self.in_flight.deliveries.len()).max(1);
+        let share = (self.scheduler.waiting_to_send() + 1).div_ceil(slots).max(GROUP_MIN);
+        let size_of = |message: &Arc<Stamped>| message.message.body.bytes.len() as u64;
+        let mut bytes: u64 = messages.iter().map(size_of).sum();
+        while keys.len() < share.min(rules.batch_max)
+            && let Some(key) = self.scheduler.next_to_send()
+        {
+            let Some(lane) = self.lanes.get_mut(&key) else { continue };
+            if lane.is_isolated() || bytes + lane.next_bytes() > rules.batch_bytes_max {
+                return self.scheduler.send_first(key);
+            }
+            let turn = lane.turn(rules, now());
+            if lane.next() == Next::Resolve {
+                self.scheduler.wants_resolve(&key);
+            }
+            if turn == Turn::Yes {
+                bytes += lane.next_bytes();
+                messages.extend(lane.delivery_begun(rules));
+                keys.push(key);
+            }
+        }
     }
 
     fn deliver(
         &mut self,
-        key: LaneKey,
+        keys: Vec<LaneKey>,
         messages: Vec<Arc<Stamped>>,
         probes: Probes,
         definition: &Definition,
@@ -107,13 +148,13 @@ impl DestinationSender {
                 Verdict::Refused { .. } => Point::SenderRefused,
             })
             .await;
-            Delivered { key, messages, probes, verdict, took: begun.elapsed() }
+            Delivered { keys, messages, probes, verdict, took: begun.elapsed() }
         };
         self.in_flight.deliveries.push(delivery.boxed());
     }
 
     pub(super) fn delivery_ended(&mut self, delivered: Delivered) {
-        let Delivered { key, messages, probes, verdict, took } = delivered;
+        let Delivered { keys, messages, probes, verdict, took } = delivered;
         self.in_flight.messages -= messages.len();
         let Some(definition) = self.definition.as_ref() else { return };
         let rules = definition.rules.clone();
@@ -130,43 +171,71 @@ impl DestinationSender {
                 Verdict::Accepted(accepted) => (*accepted, None),
                 Verdict::Refused { accepted, error, .. } => (*accepted, Some(&*error.detail)),
             };
-            let before = self.lanes.get(&key).and_then(|lane| lane.before());
+            let lane = keys.first().and_then(|key| self.lanes.get(key));
+            let before = lane.and_then(|lane| lane.before());
             spans::note(&messages, accepted, error, has_transform, took, before);
         }
         if self.deps.tail.is_wanted(&self.deps.name, now.instant) {
             self.show(&messages, &verdict, took, now.ms);
         }
-        let (accepted, refusal) = match verdict {
+        let (accepted, refused) = match verdict {
             Verdict::Accepted(accepted) => (accepted, None),
             Verdict::Refused { accepted, error, retry_after, finality } => {
-                let (name, count) = (self.deps.name.as_str(), messages.len());
-                telemetry::delivered(name, "refused", took, count);
-                let refused = &messages[accepted..];
-                (accepted, self.refusal(refused, error, retry_after, finality))
+                let name = self.deps.name.as_str();
+                telemetry::delivered(name, "refused", took, messages.len());
+                (accepted, Some((error, retry_after, finality)))
             }
         };
-        let others_wait = self.is_full() && self.scheduler.others_wait();
-        let Some(lane) = self.lanes.get_mut(&key) else { return };
-        let is_refused = matches!(refusal, Some(Refusal::Head { .. }));
-        let outcome = Outcome { accepted, delivery_ms: took.as_millis() as u64, refusal };
-        lane.delivery_ended(outcome, &rules, now);
+        // A refusal of a batch without ordering is a refusal of each message that was not accepted. Over TCP each frame
+        // has its own answer, and the receiver has discarded those behind the refused one.
+        let destination = &definition.entry.destination;
+        let refuses_all = rules.is_grouped() && !destination.is_tcp();
+        let left = messages.len().saturating_sub(accepted);
+        let refusals: Vec<Refusal> = match refused {
+            None => Vec::new(),
+            Some((error, retry_after, finality)) => messages[accepted..]
+                .iter()
+                .take(if refuses_all { left } else { 1 })
+                .filter_map(|head| self.refusal(head, left, error.clone(), retry_after, finality))
+                .collect(),
+        };
         if accepted > 0 {
-            if others_wait {
-                lane.others_wait(RUNS_MAX * self.deps.release_batch_max);
-            }
             let name = self.deps.name.as_str();
             telemetry::delivered(name, "accepted", took, accepted);
             RECEIVERS.succeeded(name, 1);
-            let took_ms = took.as_millis() as u64;
-            let times = lane.times(&messages[..accepted], has_transform, took_ms, now);
-            telemetry::accepted(name, times.into_iter());
         }
-        self.reapply_withdrawals(&key);
+        // Of each lane: its messages, how many of them were accepted, and the refusal of the next one.
+        let mut refusals = refusals.into_iter();
+        let each = if rules.is_grouped() { 1 } else { messages.len().max(1) };
+        let (mut times, took_ms) = (Vec::new(), took.as_millis() as u64);
+        for ((number, key), messages) in keys.iter().enumerate().zip(messages.chunks(each)) {
+            let accepted = accepted.saturating_sub(number * each).min(messages.len());
+            let refusal = if accepted < messages.len() { refusals.next() } else { None };
+            let outcome = Outcome { accepted, delivery_ms: took_ms, refusal };
+            self.lane_delivered(key, outcome, &rules, now);
+            if let Some(lane) = self.lanes.get_mut(key).filter(|_| accepted > 0) {
+                times.extend(lane.times(&messages[..accepted], has_transform, took_ms, now));
+            }
+            self.schedule(key);
+        }
+        telemetry::accepted(self.deps.name.as_str(), times.into_iter());
+    }
+
+    /// A delivery with messages of this lane has ended.
+    fn lane_delivered(&mut self, key: &LaneKey, outcome: Outcome, rules: &Rules, now: Now) {
+        let others_wait = self.is_full() && self.scheduler.others_wait();
+        let Some(lane) = self.lanes.get_mut(key) else { return };
+        let is_refused = matches!(outcome.refusal, Some(Refusal::Head { .. }));
+        let is_accepted = outcome.accepted > 0;
+        lane.delivery_ended(outcome, rules, now);
+        if others_wait && is_accepted {
+            lane.others_wait(RUNS_MAX * self.deps.release_batch_max);
+        }
+        self.reapply_withdrawals(key);
         if is_refused {
             // Resolving the refused head does not wait for other lanes.
-            self.scheduler.goes_first(&key);
+            self.scheduler.goes_first(key);
         }
-        self.schedule(&key);
     }
 
     /// Publishes the end of a delivery for `reseq tail`. For a refused request, shows only the
@@ -186,15 +255,17 @@ impl DestinationSender {
         }
     }
 
-    /// How to handle the refusal of the first of these messages. `None` if there are no messages.
+    /// How to handle the refusal of a message: the first of `count` that were not accepted, or without ordering one of
+    /// them.
     fn refusal(
         &self,
-        messages: &[Arc<Stamped>],
+        head: &Stamped,
+        count: usize,
         error: AttemptError,
         retry_after: Option<Duration>,
         finality: Finality,
     ) -> Option<Refusal> {
-        let (definition, head) = (self.definition.as_ref()?, messages.first()?);
+        let definition = self.definition.as_ref()?;
         let destination = &definition.entry.destination;
         let (sequence, failed) = (head.position.sequence, head.attempts.failed + 1);
         let withdrawal = self.withdrawals.of(sequence);
@@ -205,7 +276,7 @@ impl DestinationSender {
                 policy.after(failed, finality, retry_after, rand::random())
             }
         };
-        let (reason, count) = (excerpt(error.detail.as_bytes()), messages.len());
+        let reason = excerpt(error.detail.as_bytes());
         let ids = head.message.ids();
         let wait = disposition.wait();
         RECEIVERS.failed(&Failed {

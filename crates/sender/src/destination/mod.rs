@@ -38,6 +38,9 @@ use domain::{DestinationName, Sequence};
 use outbound::http_client::Clients;
 use store::{Catalog, Store, Watch, server_clock_ms};
 
+/// The most messages without ordering that are loaded for deliveries of several messages.
+const LOADED_MAX: usize = 1024;
+
 /// A lane's key; `None` if the destination is the lane. With `ordering = "none"` each message is a
 /// lane, and its sequence is the key.
 type LaneKey = Option<String>;
@@ -275,14 +278,18 @@ impl DestinationSender {
 impl DestinationSender {
     /// After an event of a lane, puts the lane into the queues for its next actions, or drops it.
     fn schedule(&mut self, key: &LaneKey) {
-        match self.lanes.get(key).map(Lane::next) {
-            None => {}
-            Some(Next::Continue) => {
-                self.scheduler.wants_send(key);
-                self.scheduler.wants_request(key);
+        let Some(lane) = self.lanes.get(key) else { return };
+        match lane.next() {
+            Next::Continue => {
+                if lane.may_send() {
+                    self.scheduler.wants_send(key);
+                }
+                if lane.may_request() {
+                    self.scheduler.wants_request(key);
+                }
             }
-            Some(Next::Resolve) => self.scheduler.wants_resolve(key),
-            Some(Next::Drop) => self.drop_lane(key),
+            Next::Resolve => self.scheduler.wants_resolve(key),
+            Next::Drop => self.drop_lane(key),
         }
     }
 
@@ -296,15 +303,25 @@ impl DestinationSender {
         }
     }
 
+    /// The most deliveries at once.
     fn lanes_max(&self) -> usize {
         let delivery =
             self.definition.as_ref().map(|definition| &definition.entry.destination.delivery);
         delivery.map_or(0, |delivery| delivery.lanes_max as usize)
     }
 
+    /// The most loaded lanes, except due lanes. Without ordering one delivery carries several.
+    fn loaded_max(&self) -> usize {
+        let (most, rules) = (self.lanes_max(), self.definition.as_ref().map(|one| &one.rules));
+        match rules.filter(|rules| rules.is_grouped()) {
+            Some(rules) => most.max((most * rules.batch_max).min(LOADED_MAX)),
+            None => most,
+        }
+    }
+
     /// True when no further lane can be loaded, except due lanes.
     fn is_full(&self) -> bool {
-        self.scheduler.is_full(self.lanes.len(), self.lanes_max())
+        self.scheduler.is_full(self.lanes.len(), self.loaded_max())
     }
 
     /// True if the destination itself is its only lane.
@@ -329,7 +346,7 @@ impl DestinationSender {
             }
             return;
         }
-        while let Some(key) = self.scheduler.next_to_load(self.lanes.len(), self.lanes_max()) {
+        while let Some(key) = self.scheduler.next_to_load(self.lanes.len(), self.loaded_max()) {
             self.load(key);
         }
     }

@@ -23,6 +23,13 @@ pub(crate) struct Rules {
     pub(crate) log: Option<bool>,
 }
 
+impl Rules {
+    /// True if one delivery may carry the messages of several lanes: each lane is one message, for a receiver.
+    pub(crate) fn is_grouped(&self) -> bool {
+        self.is_single && !self.is_pulled
+    }
+}
+
 /// Lower limits than those of the definition, after a refusal.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
@@ -54,6 +61,11 @@ impl Limits {
     pub(super) fn start_slowly(&mut self, rules: &Rules) {
         self.slow_start =
             Some(rules.refused_max.max(1)).filter(|most| *most < rules.release_batch_max);
+    }
+
+    /// True if the next message is sent alone.
+    pub(super) fn is_isolated(&self) -> bool {
+        self.one_by_one > 0
     }
 
     /// A batch of `count` messages was refused.

@@ -270,9 +270,30 @@ impl Lane {
         }
     }
 
+    /// True if the lane has messages to send, when it is its turn.
+    pub(super) fn may_send(&self) -> bool {
+        matches!(self.phase, Phase::Ready) && !self.queue.is_empty()
+    }
+
+    /// True if [`Lane::request`] may have something to settle or to ask for.
+    pub(super) fn may_request(&self) -> bool {
+        !self.settling.is_empty() || self.supply.is_open()
+    }
+
     /// True if the lane made room for other lanes, so that Redis may hold more of its messages.
     pub(super) fn is_yielding(&self) -> bool {
         matches!(self.supply, Supply::Yielding)
+    }
+
+    /// True if the next message is not sent with those of other lanes: it may be what made a delivery fail.
+    pub(super) fn is_isolated(&self) -> bool {
+        let was_refused = |first: &BufferedMessage| first.message.attempts.failed > 0;
+        self.limits.is_isolated() || self.queue.front().is_some_and(was_refused)
+    }
+
+    /// The bytes of its next message.
+    pub(super) fn next_bytes(&self) -> u64 {
+        self.queue.front().map_or(0, |first| first.message.message.body.bytes.len() as u64)
     }
 
     /// The refused head, once everything before it is settled.

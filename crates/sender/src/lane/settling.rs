@@ -43,7 +43,9 @@ impl Settling {
 
     /// Redis has carried out the call.
     pub(super) fn confirmed(&mut self) {
-        self.carried = Settled::default();
+        if self.carried.upto > 0 {
+            self.carried = Settled::default();
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

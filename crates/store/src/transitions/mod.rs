@@ -30,6 +30,7 @@ pub mod pause;
 pub mod postpone;
 pub mod reap;
 pub mod release;
+pub mod release_each_fast;
 pub mod release_fast;
 pub mod repair;
 pub mod repair_counters;

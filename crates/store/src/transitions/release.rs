@@ -181,7 +181,7 @@ impl Settled {
     }
 
     /// True without what few messages have: tombstones, bodies stored out of line, idempotency keys.
-    fn has_no_extras(&self) -> bool {
+    pub(super) fn has_no_extras(&self) -> bool {
         let tombstones = self.dropped + self.dead_lettered + self.cancelled;
         tombstones == 0 && self.bodies.is_empty() && self.idempotency_keys.is_empty()
     }
@@ -235,18 +235,28 @@ impl Store {
         entry: &CatalogEntry,
         lanes: &[LaneRequest],
     ) -> Result<Released, StoreError> {
-        if let [lane] = lanes
-            && entry.destination.ordering == Ordering::Destination
-            && entry.destination.delivery.kind != DeliveryKind::Pull
-            && lane.may_be_fast()
-        {
-            let call = self.fast_release(owner, entry, lane);
-            match self.released(&call, entry).await {
-                Err(StoreError::NotFast) => {}
-                answer => return answer,
-            }
+        match self.released_fast(owner, entry, lanes).await {
+            Err(StoreError::NotFast) => {}
+            answer => return answer,
         }
         self.released(&self.whole_release(owner, entry, lanes), entry).await
+    }
+
+    async fn released_fast(
+        &self,
+        owner: &Owner,
+        entry: &CatalogEntry,
+        lanes: &[LaneRequest],
+    ) -> Result<Released, StoreError> {
+        let destination = &entry.destination;
+        match (destination.ordering, lanes) {
+            _ if destination.delivery.kind == DeliveryKind::Pull => Err(StoreError::NotFast),
+            (Ordering::None, lanes) => self.release_each_fast(owner, entry, lanes).await,
+            (Ordering::Destination, [lane]) if lane.may_be_fast() => {
+                self.released(&self.fast_release(owner, entry, lane), entry).await
+            }
+            _ => Err(StoreError::NotFast),
+        }
     }
 
     /// The pending withdrawals of a destination, as a release returns them.
@@ -309,7 +319,7 @@ impl Store {
         call
     }
 
-    async fn released(
+    pub(super) async fn released(
         &self,
         call: &ScriptCall<'_>,
         entry: &CatalogEntry,

@@ -174,6 +174,7 @@ impl Both<'_> {
                 let mut messages = found.iter().flat_map(|found| found.messages.values());
                 is_one_lane && messages.any(|message| message.left != Left::default())
             }
+            (Op::Release { .. }, _) => known.definition.ordering != Ordering::Key,
             _ => is_one_lane,
         }
     }

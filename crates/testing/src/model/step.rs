@@ -162,6 +162,13 @@ fn current<'a>(state: &'a mut State, known: &CatalogEntry) -> Result<&'a mut Des
     Ok(destination)
 }
 
+/// The place of a waiting message without ordering: with each level of priority, it goes before a number of messages that
+/// arrived earlier.
+pub fn score_of(destination: &Destination, sequence: Sequence) -> u64 {
+    let priority = destination.messages.get(&sequence).map_or(0, |message| message.priority);
+    u64::from(PRIORITY_MAX - priority) * PRIORITY_STEP + sequence
+}
+
 /// Adds a hint that the head of a lane may be released.
 fn may_leave(state: &mut State, name: Name, lane: Lane, hint: Hint) {
     let Some(destination) = state.destinations.get_mut(name) else { return };
@@ -204,11 +211,9 @@ fn put(state: &mut State, name: Name, sequences: &[Sequence], at: usize) {
     let at = at.min(destination.waiting.len());
     destination.waiting.splice(at..at, sequences);
     if destination.definition.ordering == Ordering::None {
-        let messages = &destination.messages;
-        destination.waiting.sort_by_key(|sequence| {
-            let priority = messages.get(sequence).map_or(0, |message| message.priority);
-            u64::from(PRIORITY_MAX - priority) * PRIORITY_STEP + *sequence
-        });
+        let mut waiting = std::mem::take(&mut destination.waiting);
+        waiting.sort_by_key(|sequence| score_of(destination, *sequence));
+        destination.waiting = waiting;
     }
     let claimers = destination.definition.claimers();
     if was_empty {

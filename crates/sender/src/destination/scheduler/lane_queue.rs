@@ -78,6 +78,10 @@ impl LaneQueues {
         self.first.push_front(key);
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.first.members.len() + self.others.members.len()
+    }
+
     pub(super) fn pop(&mut self) -> Option<LaneKey> {
         let LaneQueues { first, others, was_first } = self;
         let (one, other) = if *was_first { (others, first) } else { (first, others) };

@@ -124,6 +124,16 @@ impl Scheduler {
         self.to_send.pop()
     }
 
+    /// The most lanes that may have something to send.
+    pub(super) fn waiting_to_send(&self) -> usize {
+        self.to_send.len()
+    }
+
+    /// The lane did not fit into a delivery. It is the first of the next one.
+    pub(super) fn send_first(&mut self, key: LaneKey) {
+        self.to_send.push_front(key);
+    }
+
     /// Takes a slot for one delivery: the receiver works, or is probed, and the rate limit allows it. `None` if no
     /// slot is free now: the lane stays first in its queue, and no other lane may send either.
     pub(super) fn take_slot(&mut self, key: &LaneKey, now: Instant) -> Option<Probes> {

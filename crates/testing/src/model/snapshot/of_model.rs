@@ -9,7 +9,7 @@ use crate::model::{
     op::POSITIONS,
     real::{self, REASON},
     state::{Destination, Hint, Lane, Message, Name, Server, Stand, State, Until},
-    step::stored,
+    step::{score_of, stored},
 };
 
 /// The expected content of Redis in this state, for these destinations.
@@ -148,7 +148,11 @@ fn of_destination(all: &mut Snapshot, name: Name, destination: &Destination) {
         all.entry(format!("d:{name}:{noun}")).or_default().insert(field, value);
     };
     for (at, sequence) in destination.waiting.iter().enumerate() {
-        put("waiting", at.to_string(), sequence.to_string());
+        let score = match destination.definition.ordering {
+            Ordering::None => format!(" {}", score_of(destination, *sequence)),
+            Ordering::Destination | Ordering::Key => String::new(),
+        };
+        put("waiting", at.to_string(), format!("{sequence}{score}"));
     }
     if let Some(until) = destination.rest {
         all.entry("delayed".to_owned()).or_default().insert(format!("{name}/rate"), when(until));

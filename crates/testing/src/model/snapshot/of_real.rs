@@ -69,8 +69,10 @@ pub async fn of_real(real: &mut Real, dump: &Dump, names: &BTreeSet<Name>) -> Sn
                 continue;
             }
             ("zset", _, "waiting") => {
-                let places = pairs.enumerate();
-                fields.extend(places.map(|(at, (sequence, _))| (at.to_string(), sequence)));
+                let place = |(at, (sequence, score)): (usize, (String, String))| {
+                    (at.to_string(), format!("{sequence} {}", real::number(&score)))
+                };
+                fields.extend(pairs.enumerate().map(place));
             }
             ("list", ..) => {
                 let places = content.iter().enumerate();
