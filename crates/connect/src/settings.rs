@@ -10,24 +10,37 @@ use client::{Header, Service, Unusable};
 use serde::Deserialize;
 use tls::Pem;
 
-/// The most sources of one process.
+use crate::{
+    run::Launch,
+    source::{Fault, Source},
+};
+
+/// The most sources and sinks of one process.
 const SOURCES_MAX: usize = 64;
 /// The most destinations of one source.
 const DESTINATIONS_MAX: usize = 100;
 /// The most bytes of a file with a secret or a certificate.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
+/// The sources of a section, with their names in the log and the metrics.
+pub type Sources = Vec<(String, Box<dyn Source>)>;
+
 /// The whole file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     pub reseq: Reseq,
+    #[cfg(feature = "kafka")]
+    kafka: Option<crate::kafka::Cluster>,
     #[serde(default)]
     pub http: Http,
     #[serde(default)]
     pub log: Log,
-    #[serde(rename = "source")]
+    #[serde(default, rename = "source")]
     pub sources: Vec<SourceSettings>,
+    #[cfg(feature = "kafka")]
+    #[serde(default, rename = "sink")]
+    pub sinks: Vec<crate::kafka::SinkSettings>,
 }
 
 /// Where the service is.
@@ -98,6 +111,8 @@ pub struct SourceSettings {
     /// The kind of the source.
     #[cfg(feature = "postgres")]
     pub postgres: Option<crate::postgres::Settings>,
+    #[cfg(feature = "kafka")]
+    pub kafka: Option<crate::kafka::Settings>,
 }
 
 impl Settings {
@@ -113,14 +128,13 @@ impl Settings {
 
     fn check(&self) -> anyhow::Result<()> {
         let count = self.sources.len();
+        #[cfg(feature = "kafka")]
+        let count = count + self.check_kafka()?;
         ensure!((1..=SOURCES_MAX).contains(&count), "source: {count}; must be 1 to {SOURCES_MAX}");
         telemetry::check_level(&self.log.level).map_err(anyhow::Error::msg)?;
         for (index, source) in self.sources.iter().enumerate() {
             let name = &source.name;
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-            if name.is_empty() || name.len() > 64 || !name.bytes().all(is_name) {
-                bail!("source.name: {name:?}; must be 1 to 64 letters, digits, - _ .");
-            }
+            check_name("source.name", name)?;
             let is_twice = self.sources[..index].iter().any(|other| other.name == *name);
             ensure!(!is_twice, "source.name: {name:?} is there twice");
             let count = source.destinations.len();
@@ -134,7 +148,7 @@ impl Settings {
                 let is_twice = source.destinations[..at].contains(destination);
                 ensure!(!is_twice, "{} is there twice", problem());
             }
-            source.check_kind()?;
+            source.check_kind(self)?;
             #[cfg(feature = "postgres")]
             if let Some(own) = &source.postgres {
                 let mut others = self.sources[..index].iter();
@@ -152,24 +166,92 @@ impl Settings {
     }
 }
 
-impl SourceSettings {
-    fn check_kind(&self) -> anyhow::Result<()> {
-        let name = &self.name;
-        #[cfg(feature = "postgres")]
-        if let Some(postgres) = &self.postgres {
-            return postgres.check(self).with_context(|| format!("source.{name}.postgres"));
-        }
-        bail!("source.{name}: has no kind; add a section [source.postgres]")
+#[cfg(feature = "kafka")]
+impl Settings {
+    /// How to reach the brokers.
+    pub fn kafka(&self) -> anyhow::Result<&crate::kafka::Cluster> {
+        self.kafka.as_ref().context("kafka: is missing; add a section [kafka]")
     }
 
-    /// The source itself.
-    pub fn open(&self) -> anyhow::Result<Box<dyn crate::source::Source>> {
+    /// The number of sinks.
+    fn check_kafka(&self) -> anyhow::Result<usize> {
+        if let Some(kafka) = &self.kafka {
+            kafka.check().context("kafka")?;
+        }
+        for (index, sink) in self.sinks.iter().enumerate() {
+            let name = &sink.name;
+            check_name("sink.name", name)?;
+            self.kafka()?;
+            sink.check().with_context(|| format!("sink.{name}"))?;
+            let others = self.sources.iter().map(|source| &source.name);
+            let mut others = others.chain(self.sinks[..index].iter().map(|sink| &sink.name));
+            ensure!(!others.any(|other| other == name), "sink.name: {name:?} is there twice");
+        }
+        Ok(self.sinks.len())
+    }
+}
+
+fn check_name(field: &str, name: &str) -> anyhow::Result<()> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_good = (1..=64).contains(&name.len()) && name.bytes().all(is_name);
+    ensure!(is_good, "{field}: {name:?}; must be 1 to 64 letters, digits, - _ .");
+    Ok(())
+}
+
+impl SourceSettings {
+    fn check_kind(&self, all: &Settings) -> anyhow::Result<()> {
+        let (name, mut kinds) = (&self.name, 0);
+        #[cfg(feature = "postgres")]
+        if let Some(postgres) = &self.postgres {
+            postgres.check(self).with_context(|| format!("source.{name}.postgres"))?;
+            kinds += 1;
+        }
+        #[cfg(feature = "kafka")]
+        if let Some(kafka) = &self.kafka {
+            all.kafka()?;
+            kafka.check(self.destinations.len()).with_context(|| format!("source.{name}.kafka"))?;
+            kinds += 1;
+        }
+        let _ = all;
+        ensure!(kinds == 1, "source.{name}: must have one section, such as [source.postgres]");
+        Ok(())
+    }
+
+    /// The sources themselves, to ask them.
+    pub async fn sources(&self, all: &Settings) -> anyhow::Result<Result<Sources, Fault>> {
+        #[cfg(feature = "kafka")]
+        if let Some(kafka) = &self.kafka {
+            let topic = crate::kafka::Topic::new(&self.name, kafka, all.kafka()?);
+            return Ok(topic.sources().await);
+        }
+        let _ = all;
         #[cfg(feature = "postgres")]
         if let Some(postgres) = &self.postgres {
             let source = crate::postgres::Postgres::new(&self.name, postgres)?;
-            return Ok(Box::new(source));
+            return Ok(Ok(vec![(self.name.clone(), Box::new(source))]));
         }
         bail!("source.{}: has no kind", self.name)
+    }
+}
+
+impl Launch {
+    /// Copies the sources of the section, until the process stops.
+    pub async fn run(self, all: &Settings) -> anyhow::Result<()> {
+        let section = &self.settings;
+        #[cfg(feature = "kafka")]
+        if let Some(kafka) = &section.kafka {
+            let topic = crate::kafka::Topic::new(&section.name, kafka, all.kafka()?);
+            self.board.add(&section.name);
+            let tasks = self.tasks.clone();
+            tasks.spawn(topic.run(self));
+            return Ok(());
+        }
+        for (label, source) in
+            section.sources(all).await?.map_err(|fault| anyhow::anyhow!("{fault}"))?
+        {
+            self.start(label, source);
+        }
+        Ok(())
     }
 }
 
@@ -202,7 +284,7 @@ impl Reseq {
     }
 }
 
-fn content(field: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
+pub fn content(field: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
     let problem = || format!("{field}: {} cannot be read", path.display());
     let length = std::fs::metadata(path).with_context(problem)?.len();
     ensure!(length <= FILE_BYTES_MAX, "{field}: {} is too long", path.display());
