@@ -19,6 +19,8 @@ use crate::{
 const SOURCES_MAX: usize = 64;
 /// The most destinations of one source.
 const DESTINATIONS_MAX: usize = 100;
+/// The client of Kafka says at `info` what a source says itself.
+const LEVEL: &str = "info,krafka=warn";
 /// The most bytes of a file with a secret or a certificate.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
@@ -77,7 +79,7 @@ pub struct Log {
 
 impl Default for Log {
     fn default() -> Log {
-        Log { level: "info".to_owned(), format: LogFormat::Json }
+        Log { level: LEVEL.to_owned(), format: LogFormat::Json }
     }
 }
 
@@ -306,9 +308,14 @@ mod tests {
 
     /// The first block of TOML of a page.
     fn example(page: &str) -> String {
+        block(page, 1)
+    }
+
+    /// A block of TOML of a page.
+    fn block(page: &str, number: usize) -> String {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
         let text = std::fs::read_to_string(path).unwrap();
-        let block = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let block = text.split("```toml\n").nth(number).unwrap().split("```").next().unwrap();
         // Tests have no secrets.
         let lines = block.lines().map(str::trim).filter(|line| !line.contains("_file ="));
         lines.collect::<Vec<_>>().join("\n")
@@ -326,6 +333,34 @@ mod tests {
         assert_eq!(settings.sources[0].on_refused, OnRefused::Halt);
         assert_eq!(settings.http.listen.port(), 9464);
         read(&example("how-to/send-webhooks-from-your-outbox.md")).unwrap();
+    }
+
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn kafka_has_one_section_for_sources_and_sinks() {
+        let good = block("reference/connect.md", 2).replace("username = \"reseq\"", "");
+        let settings = read(&good).unwrap();
+        assert_eq!((settings.sources.len(), settings.sinks.len()), (1, 1));
+        read(&example("how-to/send-webhooks-from-kafka.md")).unwrap();
+        for (from, to, problem) in [
+            ("kafka-1.internal:9092", "kafka-1", "kafka: brokers: [\"kafka-1\""),
+            ("brokers =", "username = \"a\"\nbrokers =", "username, password_file: one of them"),
+            ("brokers =", "mechanism = \"gssapi\"\nbrokers =", "gssapi"),
+            ("[\"erp\"]", "[\"erp\", \"crm\"]", "destinations: 2; a topic has one"),
+            (
+                "topic = \"orders\"",
+                "topic = \"or ders\"",
+                "source.orders.kafka: topic: \"or ders\"",
+            ),
+            ("topic = \"orders\"", "topic = \"o\"\nheaders = [\"X\"]", "headers: \"X\""),
+            ("topic = \"invoices\"", "topic = \"\"", "sink.invoices: topic: \"\""),
+            ("name = \"invoices\"", "name = \"orders\"", "sink.name: \"orders\" is there twice"),
+            ("[kafka]\nbrokers", "[kafkas]\nbrokers", "kafkas"),
+        ] {
+            assert!(good.contains(from), "{from}");
+            let told = format!("{:#}", read(&good.replacen(from, to, 1)).unwrap_err());
+            assert!(told.contains(problem), "{problem} is not in: {told}");
+        }
     }
 
     #[test]

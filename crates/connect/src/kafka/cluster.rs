@@ -1,6 +1,6 @@
 //! The section `[kafka]`: how to reach the brokers, for all sources and sinks of the file.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, ensure};
 use krafka::{
@@ -14,6 +14,9 @@ use crate::{
     settings::{content, secret},
     source::Fault,
 };
+
+/// After this time, a client asks again where everything is. An error makes it ask at once.
+pub const AGE_MAX: Duration = Duration::from_secs(60);
 
 /// The brokers.
 #[derive(Debug, Clone, Deserialize)]
@@ -94,13 +97,15 @@ impl Cluster {
         Ok(auth.with_tls(tls))
     }
 
-    /// A client. Reads the files again: secrets and certificates change.
-    pub async fn connect(&self) -> Result<Kafka, Fault> {
+    /// A client, which asks again where everything is when its answer is this old. Reads the files again: secrets and
+    /// certificates change.
+    pub async fn connect(&self, age_max: Duration) -> Result<Kafka, Fault> {
         let auth = self.auth().context("kafka");
         let auth = auth.map_err(|error| Fault::Halted(format!("{error:#}")))?;
         let kafka = Kafka::builder(self.brokers.join(","))
             .client_id("reseq-connect")
             .security(auth)
+            .metadata_max_age(age_max)
             .allow_auto_create_topics(false);
         kafka.connect().await.map_err(|error| fault_of(&error))
     }

@@ -82,7 +82,7 @@ impl Topic {
 
     /// All partitions, as sources that are asked only. No member of the group.
     pub async fn sources(self: Arc<Topic>) -> Result<Vec<(String, Box<dyn Source>)>, Fault> {
-        let kafka = self.cluster.connect().await?;
+        let kafka = self.cluster.connect(TOPIC_EVERY).await?;
         let consumer = kafka.consumer_without_group().build().await;
         let consumer = consumer.map_err(|error| fault_of(&error))?;
         let found = self.look(&consumer, BTreeSet::new()).await?;
@@ -137,7 +137,7 @@ impl Topic {
         launch: &Launch,
         started: &mut BTreeSet<i32>,
     ) -> Result<(), Fault> {
-        let kafka = self.cluster.connect().await?;
+        let kafka = self.cluster.connect(TOPIC_EVERY).await?;
         let consumer = self.member(&kafka).await.map_err(|error| match error {
             KrafkaError::UnknownTopic { .. } => {
                 self.now.send_replace(Now::Missing);
@@ -216,6 +216,13 @@ impl Topic {
             return Ok(());
         }
         let now = self.look(consumer, own.clone()).await?;
+        if let (Now::Known { partitions: before, .. }, Now::Known { partitions, .. }) =
+            (&*self.now.borrow(), &now)
+            && before != partitions
+        {
+            // The client's leader of a group does not look for new partitions. To join again shares them out.
+            return Err(Fault::Standby("the topic has other partitions than before".to_owned()));
+        }
         let is_missing = now == Now::Missing;
         self.now.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
         if is_missing {

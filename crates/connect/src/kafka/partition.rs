@@ -10,10 +10,13 @@ use krafka::{
     Kafka, KrafkaError,
     consumer::{AutoOffsetReset, Consumer, ConsumerRecord, IsolationLevel, TopicPartition},
 };
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep,
+};
 
 use super::{
-    cluster::fault_of,
+    cluster::{AGE_MAX, fault_of},
     content::of_record,
     group::{Now, Topic, id_of},
 };
@@ -26,6 +29,9 @@ const FETCH_MAX: i32 = 1_000;
 const WAITING_MAX: usize = 2;
 /// How long one wait for records takes.
 const POLL: Duration = Duration::from_secs(1);
+/// How often `check` tries, and the wait between two tries.
+const TRIES: usize = 10;
+const AGAIN: Duration = Duration::from_millis(300);
 /// What was heard of the ends of the partition counts for this long.
 const FRESH: Duration = Duration::from_secs(5);
 
@@ -82,7 +88,7 @@ impl Partition {
     async fn kafka(&mut self) -> Result<&Kafka, Fault> {
         let kafka = match self.kafka.take() {
             Some(kafka) => kafka,
-            None => self.topic.cluster.connect().await?,
+            None => self.topic.cluster.connect(AGE_MAX).await?,
         };
         Ok(self.kafka.insert(kafka))
     }
@@ -120,7 +126,9 @@ impl Partition {
         let number = self.number;
         let consumer = self.kafka().await?.consumer_without_group().build().await;
         let consumer = consumer.map_err(|error| fault_of(&error))?;
-        consumer.fetch_watermarks(&topic, number).await.map_err(|error| fault_of(&error))
+        let ends = consumer.fetch_watermarks(&topic, number).await;
+        let _ = consumer.close().await;
+        ends.map_err(|error| fault_of(&error))
     }
 
     /// What the group has committed.
@@ -129,7 +137,9 @@ impl Partition {
         let consumer = self.kafka().await?.consumer(topic.group()).build().await;
         let consumer = consumer.map_err(|error| fault_of(&error))?;
         let asked = [(topic.settings.topic.as_str(), number)];
-        let found = consumer.committed(&asked).await.map_err(|error| fault_of(&error))?;
+        let found = consumer.committed(&asked).await;
+        let _ = consumer.close().await;
+        let found = found.map_err(|error| fault_of(&error))?;
         Ok(found.values().next().map(|found| found.offset))
     }
 
@@ -232,7 +242,7 @@ impl Source for Partition {
                 ),
                 false => format!(
                     "{shown} ends before {end}, and the destination has messages up to {last}: Kafka has lost records. \
-                     Go on with --begin-at newest"
+                     Remove the mark, and begin with --begin-at newest"
                 ),
             }));
         }
@@ -300,9 +310,14 @@ impl Source for Partition {
     }
 
     async fn check(&mut self) -> Vec<Finding> {
-        let problem = match self.examine().await {
-            Ok(()) => None,
-            Err(fault) => Some(fault.to_string()),
+        let mut tries = 1..TRIES;
+        let problem = loop {
+            match self.examine().await {
+                Ok(()) => break None,
+                // Such as a coordinator that the first question of the cluster creates.
+                Err(Fault::Later(_)) if tries.next().is_some() => sleep(AGAIN).await,
+                Err(fault) => break Some(fault.to_string()),
+            }
         };
         vec![(format!("partition {}, group {}", self.shown(), self.topic.group()), problem)]
     }
@@ -325,7 +340,9 @@ impl Partition {
         let topic = &self.topic.settings.topic;
         let sought = consumer.seek(topic, self.number, first).await;
         sought.map_err(|error| fault_of(&error))?;
-        consumer.poll(Duration::from_millis(1)).await.map(drop).map_err(|error| fault_of(&error))
+        let polled = consumer.poll(Duration::from_millis(1)).await;
+        let _ = consumer.close().await;
+        polled.map(drop).map_err(|error| fault_of(&error))
     }
 }
 
@@ -342,11 +359,11 @@ struct Feed {
 impl Feed {
     /// Reads until the receiver is gone or there is an error, and says which.
     async fn run(mut self, sender: mpsc::Sender<Result<Fetched, Fault>>) {
-        let fault = tokio::select! {
-            fault = self.read(&sender) => fault,
-            () = sender.closed() => return,
-        };
-        let _ = sender.send(Err(fault)).await;
+        tokio::select! {
+            fault = self.read(&sender) => drop(sender.send(Err(fault)).await),
+            () = sender.closed() => {}
+        }
+        let _ = self.consumer.close().await;
     }
 
     async fn read(&mut self, sender: &mpsc::Sender<Result<Fetched, Fault>>) -> Fault {

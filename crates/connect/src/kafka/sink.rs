@@ -22,7 +22,10 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Cluster, check_topic, cluster::fault_of};
+use super::{
+    Cluster, check_topic,
+    cluster::{AGE_MAX, fault_of},
+};
 use crate::{
     board::{Board, State},
     source::{Fault, Finding},
@@ -36,6 +39,8 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const BATCH_BYTES: usize = 64 << 10;
 /// So many messages go alone after one in a batch was refused, to find it.
 const ALONE: usize = 2_000;
+/// How long to wait for what a topic is.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The wait before the next try.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_HALTED: Duration = Duration::from_secs(5);
@@ -244,8 +249,12 @@ impl Sink {
         let producer = match self.producer.take() {
             Some(producer) => producer,
             None => {
-                let builder = self.cluster.connect().await?.producer();
-                let builder = builder.acks(Acks::All).idempotent(true).batch_size(BATCH_BYTES);
+                let builder = self.cluster.connect(AGE_MAX).await?.producer();
+                let builder = builder
+                    .acks(Acks::All)
+                    .idempotent(true)
+                    .batch_size(BATCH_BYTES)
+                    .max_block(ANSWER_MAX);
                 builder.build().await.map_err(|error| fault_of(&error))?
             }
         };
@@ -321,7 +330,7 @@ impl Sink {
         records: Vec<Result<Record, String>>,
         deadline: Instant,
     ) -> Vec<Outcome> {
-        let late = || Err(KrafkaError::timeout("the lease ends"));
+        let (late, is_one) = (|| Err(KrafkaError::timeout("the lease ends")), records.len() == 1);
         let mut handles: Vec<Result<DeliveryHandle, Outcome>> = Vec::with_capacity(records.len());
         for record in records {
             let queued = match (record, &self.producer) {
@@ -353,7 +362,8 @@ impl Sink {
                     }
                 },
             };
-            if !matches!(outcome, Outcome::Written) {
+            let is_only = is_one && matches!(outcome, Outcome::Refused(_));
+            if !is_only && !matches!(outcome, Outcome::Written) {
                 self.stop_writing().await;
             }
             outcomes.push(outcome);
@@ -452,8 +462,8 @@ pub async fn check_sink(settings: &Settings, cluster: &Cluster, service: &Servic
         answer.map(drop).map_err(|error| format!("{error:#}"))
     };
     let found = async {
-        let kafka = cluster.connect().await.map_err(|fault| fault.to_string())?;
-        let producer = kafka.producer().acks(Acks::All).build().await;
+        let kafka = cluster.connect(AGE_MAX).await.map_err(|fault| fault.to_string())?;
+        let producer = kafka.producer().acks(Acks::All).max_block(ANSWER_MAX).build().await;
         let producer = producer.map_err(|error| error.to_string())?;
         producer.partitions_for(topic).await.map(drop).map_err(|error| error.to_string())
     };

@@ -13,6 +13,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+/// How often a storm kills each of its processes (`RESEQ_CONNECT_KILLS`).
+pub fn kills() -> usize {
+    std::env::var("RESEQ_CONNECT_KILLS").map_or(2, |text| text.parse().unwrap())
+}
+
 /// A pod over a Redis, at an address that stays the same.
 pub struct Reseq {
     pub pod: Pod,

@@ -7,11 +7,8 @@ use reseq_testing::support::{redis::TestRedis, wait::eventually};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{
-    broker::{Kafka, kafka, pair},
-    storms::kills,
-};
-use crate::reseq::Reseq;
+use super::broker::{Kafka, kafka, pair};
+use crate::reseq::{Reseq, kills};
 
 /// Sends messages with these keys and bodies.
 async fn send(reseq: &Reseq, messages: impl IntoIterator<Item = (String, Value)>) {

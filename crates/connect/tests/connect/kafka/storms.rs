@@ -1,6 +1,4 @@
 //! Everything is killed under load: nothing is lost, nothing is twice, each key is in the order of Kafka.
-//!
-//! `RESEQ_CONNECT_KILLS` says how often each of them is killed (2).
 
 use std::sync::{
     Arc,
@@ -14,11 +12,11 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use super::broker::{Kafka, kafka, pair};
-use crate::{connector::Connector, reseq::Reseq, world::by_key};
-
-pub fn kills() -> usize {
-    std::env::var("RESEQ_CONNECT_KILLS").map_or(2, |text| text.parse().unwrap())
-}
+use crate::{
+    connector::Connector,
+    reseq::{Reseq, kills},
+    world::by_key,
+};
 
 /// Waits until this many more messages have arrived.
 pub async fn goes_on(reseq: &Reseq, count: u64) {
@@ -155,8 +153,8 @@ async fn connectors_that_join_and_leave_share_the_partitions() {
     connectors[0].is_ready().await;
     let load = Load::start(kafka, "rebalances");
     for round in 0..kills() {
-        for index in 1..4 {
-            connectors[index].start(&[]);
+        for connector in &mut connectors[1..] {
+            connector.start(&[]);
             goes_on(&reseq, 50).await;
         }
         // All of them read some of the partitions.
@@ -168,10 +166,10 @@ async fn connectors_that_join_and_leave_share_the_partitions() {
             })
             .await;
         }
-        for index in 1..4 {
+        for (index, connector) in connectors[1..].iter_mut().enumerate() {
             match (round + index) % 2 {
-                0 => connectors[index].kill(),
-                _ => connectors[index].drains().await,
+                0 => connector.kill(),
+                _ => connector.drains().await,
             }
             goes_on(&reseq, 50).await;
         }
