@@ -27,8 +27,8 @@ pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
         is_good &= print(&source.name, found);
     }
     #[cfg(feature = "kafka")]
-    for sink in &settings.sinks {
-        let found = crate::kafka::check_sink(sink, settings.kafka()?, &service).await;
+    for (sink, cluster) in settings.sinks()? {
+        let found = crate::kafka::check_sink(sink, cluster, &service).await;
         is_good &= print(&sink.name, found);
     }
     Ok(is_good)

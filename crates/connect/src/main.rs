@@ -130,11 +130,10 @@ async fn run(settings: &Settings, begin_at: &[String]) -> anyhow::Result<()> {
         launch.run(settings).await.with_context(problem)?;
     }
     #[cfg(feature = "kafka")]
-    for sink in &settings.sinks {
-        board.add(&sink.name);
-        let kafka = settings.kafka()?;
-        let sink = kafka::Sink::new(sink, kafka, &service, &board, &shutdown);
-        tasks.spawn(sink.run());
+    for (sink, cluster) in settings.sinks()? {
+        let (settings, service, board) = (sink.clone(), service.clone(), board.clone());
+        let sink = kafka::Sink { settings, service, board, shutdown: shutdown.clone() };
+        tasks.spawn(sink.run(cluster.clone()));
     }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %settings.http.listen, "started");
     tokio::select! {

@@ -276,7 +276,7 @@ pub async fn may_send(service: &Service, destination: &str) -> Result<(), Fault>
 }
 
 /// Why a destination does not do what it must.
-fn fault_of(destination: &str, error: &anyhow::Error) -> Fault {
+pub fn fault_of(destination: &str, error: &anyhow::Error) -> Fault {
     let text = format!("destination {destination}: {error:#}");
     match problem_of(error) {
         Some(problem) if !problem.is_temporary() && problem.status < 500 => Fault::Halted(text),

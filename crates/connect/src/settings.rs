@@ -42,7 +42,7 @@ pub struct Settings {
     pub sources: Vec<SourceSettings>,
     #[cfg(feature = "kafka")]
     #[serde(default, rename = "sink")]
-    pub sinks: Vec<crate::kafka::SinkSettings>,
+    sinks: Vec<crate::kafka::SinkSettings>,
 }
 
 /// Where the service is.
@@ -171,8 +171,15 @@ impl Settings {
 #[cfg(feature = "kafka")]
 impl Settings {
     /// How to reach the brokers.
-    pub fn kafka(&self) -> anyhow::Result<&crate::kafka::Cluster> {
+    fn kafka(&self) -> anyhow::Result<&crate::kafka::Cluster> {
         self.kafka.as_ref().context("kafka: is missing; add a section [kafka]")
+    }
+
+    /// The sinks, and where they write.
+    pub fn sinks(
+        &self,
+    ) -> anyhow::Result<Vec<(&crate::kafka::SinkSettings, &crate::kafka::Cluster)>> {
+        self.sinks.iter().map(|sink| Ok((sink, self.kafka()?))).collect()
     }
 
     /// The number of sinks.
@@ -380,7 +387,7 @@ mod tests {
             ("public.outbox", "outbox", "table: \"outbox\"; write it with its schema"),
             ("slot =", "confirm_delay_ms = 5\nslot =", "confirm_delay_ms: 5; must be 1000"),
             ("slot =", "slots =", "slots"),
-            ("[source.postgres]", "[source.kafka]", "kafka"),
+            ("[source.postgres]", "[source.kinesis]", "kinesis"),
             ("\"orders\"", "\"or/ders\"", "source.name: \"or/ders\""),
         ] {
             assert!(good.contains(from), "{from}");

@@ -4,9 +4,11 @@
 
 mod cluster;
 mod content;
+mod delivery;
 mod group;
 mod partition;
 mod sink;
+mod writer;
 
 use anyhow::ensure;
 use serde::Deserialize;
