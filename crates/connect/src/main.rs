@@ -113,6 +113,9 @@ async fn run(settings: &Settings, begin_at: &[String]) -> anyhow::Result<()> {
     let metrics = PrometheusBuilder::new().install_recorder()?;
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (board, shutdown) = (Arc::new(Board::default()), CancellationToken::new());
+    settings.sources.iter().for_each(|source| board.add(&source.name));
+    #[cfg(feature = "kafka")]
+    settings.sinks()?.iter().for_each(|(sink, _)| board.add(&sink.name));
     let serving = http::serve(&settings.http, board.clone(), metrics, shutdown.clone()).await?;
     let service = Arc::new(settings.reseq.service()?);
     let tasks = TaskTracker::new();

@@ -250,7 +250,6 @@ impl Launch {
         #[cfg(feature = "kafka")]
         if let Some(kafka) = &section.kafka {
             let topic = crate::kafka::Topic::new(&section.name, kafka, all.kafka()?);
-            self.board.add(&section.name);
             let tasks = self.tasks.clone();
             tasks.spawn(topic.run(self));
             return Ok(());

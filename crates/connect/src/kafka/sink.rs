@@ -67,7 +67,6 @@ impl Sink {
     /// Runs until the process stops.
     pub async fn run(self, cluster: Cluster) {
         let name = &self.settings.name;
-        self.board.add(name);
         for counter in ["sent", "refused", "returned"] {
             self.count(counter, 0);
         }
