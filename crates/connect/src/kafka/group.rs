@@ -152,11 +152,11 @@ impl Topic {
             }
             let is_due = looked.is_none_or(|at| at.elapsed() >= TOPIC_EVERY);
             match self.turn(&consumer, is_due).await {
-                Ok(()) => self.shows(launch, None),
+                Ok(()) => {}
                 // The member stays one. If the brokers answer again, it goes on.
                 Err(Fault::Later(why)) => {
                     self.shows(launch, Some(Fault::Later(why)));
-                    sleep(AGAIN).await;
+                    sleep(LOOK).await;
                     continue;
                 }
                 Err(fault) => break Err(fault),
@@ -171,6 +171,7 @@ impl Topic {
                     launch.start(label, source);
                 }
             }
+            self.shows(launch, None);
         };
         // The others get its partitions at once.
         let _ = tokio::time::timeout(CLOSE_MAX, consumer.close()).await;
@@ -200,6 +201,10 @@ impl Topic {
         match consumer.poll(LOOK).await {
             Ok(_) | Err(KrafkaError::NoOffset { .. }) => {}
             Err(error) => return Err(fault_of(&error)),
+        }
+        let member = consumer.group_metadata().await;
+        if member.is_none_or(|member| member.generation_id() < 0) {
+            return Err(Fault::Later(format!("joining the group {}", self.group())));
         }
         let own: Vec<i32> = consumer.assignment().await.remove(topic).unwrap_or_default();
         consumer.pause(topic, &own).await;

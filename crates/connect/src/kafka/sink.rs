@@ -32,6 +32,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_HALTED: Duration = Duration::from_secs(5);
 const AGAIN_REPORT: Duration = Duration::from_millis(200);
 
+const SENT: &str = "reseq_connect_sent_total";
+const REFUSED: &str = "reseq_connect_refused_total";
+const RETURNED: &str = "reseq_connect_returned_total";
+
 /// A section `[[sink]]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,9 +71,7 @@ impl Sink {
     /// Runs until the process stops.
     pub async fn run(self, cluster: Cluster) {
         let name = &self.settings.name;
-        for counter in ["sent", "refused", "returned"] {
-            self.count(counter, 0);
-        }
+        [SENT, REFUSED, RETURNED].map(|counter| self.count(counter, 0));
         let mut writer = Writer::new(&cluster, &self.settings.kafka.topic);
         let mut lease = Duration::ZERO;
         while !self.shutdown.is_cancelled() {
@@ -88,8 +90,7 @@ impl Sink {
         tracing::info!(sink = name, "drained");
     }
 
-    fn count(&self, what: &str, count: usize) {
-        let name = format!("reseq_connect_{what}_total");
+    fn count(&self, name: &'static str, count: usize) {
         counter!(name, "source" => self.settings.name.clone()).increment(count as u64);
     }
 
@@ -152,9 +153,9 @@ impl Sink {
             }
         }
         self.tell("accept", accept, until).await?;
-        self.count("sent", sent);
-        self.count("refused", refuse.len());
-        self.count("returned", requeue.len());
+        self.count(SENT, sent);
+        self.count(REFUSED, refuse.len());
+        self.count(RETURNED, requeue.len());
         self.tell("refuse", refuse, until).await?;
         self.tell("requeue", requeue, until).await?;
         fault.map_or(Ok(()), Err)
