@@ -71,7 +71,7 @@ impl Sink {
     /// Runs until the process stops.
     pub async fn run(self, cluster: Cluster) {
         let name = &self.settings.name;
-        [SENT, REFUSED, RETURNED].map(|counter| self.count(counter, 0));
+        [SENT, REFUSED, RETURNED].into_iter().for_each(|counter| self.count(counter, 0));
         let mut writer = Writer::new(&cluster, &self.settings.kafka.topic);
         let mut lease = Duration::ZERO;
         while !self.shutdown.is_cancelled() {

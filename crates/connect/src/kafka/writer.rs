@@ -73,9 +73,8 @@ impl Writer {
         while let Some(first) = rest.pop_front() {
             let mut group = vec![first];
             if self.alone == 0 && !is_long(&group[0].1) {
-                while let Some(next) = rest.pop_front_if(|(_, record)| !is_long(record)) {
-                    group.push(next);
-                }
+                let count = rest.iter().take_while(|(_, record)| !is_long(record)).count();
+                group.extend(rest.drain(..count));
             }
             group.retain(|(index, _)| !refused.contains(&deliveries[*index].lane));
             let is_one = group.len() == 1;
