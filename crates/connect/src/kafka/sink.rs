@@ -175,8 +175,15 @@ impl Sink {
         let (path, body) = (format!("/v1/deliveries/{what}"), json!({"items": items}));
         loop {
             let fault = match timeout_at(until, self.service.call(Call::post(&path, &body))).await {
-                // A stale lease needs nothing: its messages come again.
-                Ok(Ok(_)) => return Ok(()),
+                Ok(Ok(answer)) => {
+                    let results = answer["results"].as_array().into_iter().flatten();
+                    let stale = results.filter(|result| result["status"] == "stale_lease").count();
+                    if stale > 0 {
+                        // Another consumer has had their messages meanwhile, or they come again.
+                        tracing::warn!(sink = self.settings.name, what, stale, "leases had ended");
+                    }
+                    return Ok(());
+                }
                 Ok(Err(error)) => fault_of(&self.settings.destination, &error),
                 Err(_) => Fault::Later(format!("no answer to {what} before the lease ended")),
             };

@@ -17,7 +17,12 @@ use krafka::{
     consumer::{IsolationLevel, TopicPartition},
     producer::Producer,
 };
-use reseq_testing::support::{ports::free_port, wait::eventually};
+use reseq_testing::support::{
+    certificates::{Authority, Identity},
+    ports::free_port,
+    wait::eventually,
+};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -26,6 +31,9 @@ use crate::{connector::Connector, reseq::Reseq};
 /// A server on a port of the loopback, which ends with this process.
 pub struct Kafka {
     pub port: u16,
+    /// Here it wants TLS, and a password.
+    secure: u16,
+    authority: Authority,
     dir: TempDir,
     /// Holds the server: a shell that ends it when its standard input ends.
     child: Mutex<Child>,
@@ -53,26 +61,37 @@ fn java(class: &str) -> Command {
 
 impl Kafka {
     pub async fn start() -> Kafka {
-        let (dir, port, controller) = (tempfile::tempdir().unwrap(), free_port(), free_port());
+        let (dir, authority) = (tempfile::tempdir().unwrap(), Authority::new("Kafka"));
+        let [port, secure, controller] = [(); 3].map(|()| free_port());
+        let Identity { certificate, key } = authority.issue("kafka");
+        let both = [key, certificate].map(|path| std::fs::read_to_string(path).unwrap());
+        let identity = dir.path().join("identity.pem");
+        std::fs::write(&identity, both.concat()).unwrap();
         let data = dir.path().join("data");
         let settings = format!(
             "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n\
-             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
-             advertised.listeners=PLAINTEXT://127.0.0.1:{port}\ncontroller.listener.names=CONTROLLER\n\
+             listeners=PLAINTEXT://127.0.0.1:{port},SASL_SSL://127.0.0.1:{secure},CONTROLLER://127.0.0.1:{controller}\n\
+             advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_SSL://127.0.0.1:{secure}\n\
+             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT\n\
+             sasl.enabled.mechanisms=SCRAM-SHA-512\nssl.keystore.type=PEM\nssl.keystore.location={}\n\
+             listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config=\
+             org.apache.kafka.common.security.scram.ScramLoginModule required;\ncontroller.listener.names=CONTROLLER\n\
              offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n\
              transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
              transaction.state.log.num.partitions=1\ngroup.initial.rebalance.delay.ms=0\n\
              group.min.session.timeout.ms=1000\nauto.create.topics.enable=false\n\
              log.cleaner.backoff.ms=200\nlog.cleaner.dedupe.buffer.size=16777216\nlog.dirs={}\n",
+            identity.display(),
             data.display()
         );
         std::fs::write(dir.path().join("server.properties"), settings).unwrap();
         let mut format = java("kafka.tools.StorageTool");
-        format.args(["format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c"]);
+        format.args(["format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "--add-scram"]);
+        format.args(["SCRAM-SHA-512=[name=reseq,password=secret]", "-c"]);
         let made = format.arg(dir.path().join("server.properties")).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let child = Mutex::new(Command::new("true").spawn().unwrap());
-        let kafka = Kafka { port, dir, child };
+        let kafka = Kafka { port, secure, authority, dir, child };
         kafka.restart().await;
         kafka
     }
@@ -95,6 +114,16 @@ impl Kafka {
         let mut child = self.child.lock().unwrap();
         drop(child.stdin.take());
         child.wait().unwrap();
+    }
+
+    /// Stops the server, or lets it go on.
+    pub fn signal(&self, signal: Signal) {
+        let shell = self.child.lock().unwrap().id();
+        let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
+        let of = |id: &str| std::fs::read_to_string(format!("/proc/{id}/comm")).unwrap();
+        let text = children.unwrap();
+        let server = text.split_whitespace().find(|id| of(id).starts_with("java")).unwrap();
+        kill_process(Pid::from_raw(server.parse().unwrap()).unwrap(), signal).unwrap();
     }
 
     async fn client(&self) -> Result<Client, String> {
@@ -247,6 +276,18 @@ impl Kafka {
             self.section()
         );
         Connector::new(&reseq.access(), &section)
+    }
+
+    /// The section of a connector that logs in over TLS, and the one that it replaces.
+    pub fn secure(&self) -> (String, String) {
+        let password = self.dir.path().join("password");
+        std::fs::write(&password, "secret\n").unwrap();
+        let section = format!(
+            "[kafka]\nbrokers = [\"127.0.0.1:{}\"]\nusername = \"reseq\"\npassword_file = {password:?}\nca_file = {:?}\n",
+            self.secure,
+            self.authority.ca_file()
+        );
+        (self.section(), section)
     }
 
     fn section(&self) -> String {

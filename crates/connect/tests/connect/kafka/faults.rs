@@ -52,6 +52,26 @@ async fn retention_beyond_the_mark_halts_until_somebody_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn user_logs_in_over_tls_with_a_password() {
+    let world = World::start("secure", 1, &[]).await;
+    let (plain, secure) = world.kafka.secure();
+    let mut connector = world.connector("", "").with(&plain, &secure);
+    let check = connector.asks("check");
+    assert!(check.status.success(), "{check:?}");
+    connector.start(&[]);
+    world.write(0..5).await;
+    world.reseq.has("erp", 5).await;
+    let wrong = secure.replace("\"reseq\"", "\"nobody\"");
+    let mut other = world.connector("", "").with(&plain, &wrong);
+    other.start(&[]);
+    other.is_held_by("orders: halted: Kafka: authentication error").await;
+    let untrusted = secure.lines().filter(|line| !line.contains("ca_file"));
+    let untrusted = untrusted.collect::<Vec<_>>().join("\n") + "\n";
+    let other = world.connector("", "").with(&plain, &untrusted).asks("check");
+    assert!(!other.status.success(), "{other:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn added_partition_is_read_from_its_beginning() {
     let world = World::start("widened", 1, &[]).await;
     let connector = world.connected("", "").await;

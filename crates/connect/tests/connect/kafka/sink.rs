@@ -87,6 +87,29 @@ async fn message_that_is_too_large_is_refused_and_no_other() {
     assert_eq!(dead["items"][0]["sequence"], 26, "{dead}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn sink_gives_back_before_its_lease_ends() {
+    let (redis, kafka) = (TestRedis::start().await, Kafka::start().await);
+    kafka.create("slow", 1, &[]).await;
+    let fields = "ordering = \"key\"\ndelivery = { kind = \"pull\", timeout_ms = 3000 }";
+    let reseq = Reseq::start_as(redis.url(), fields).await;
+    let mut sink = kafka.sink(&reseq, "slow");
+    sink.start(&[]);
+    send(&reseq, (0..20).map(|number| (format!("k{}", number % 5), json!(number)))).await;
+    is_empty(&reseq).await;
+    kafka.signal(Signal::STOP);
+    send(&reseq, (20..40).map(|number| (format!("k{}", number % 5), json!(number)))).await;
+    sink.is_held_by("waiting: Kafka").await;
+    assert!(sink.metric("reseq_connect_returned_total").await > 0.0, "{}", sink.log());
+    kafka.signal(Signal::CONT);
+    is_empty(&reseq).await;
+    assert!(!sink.log().contains("leases had ended"), "{}", sink.log());
+    let count = kafka.end_of("slow").await;
+    let lines = kafka.reads("slow", count as usize, true).await;
+    let expected = crate::world::by_key((0..40).map(|number| (format!("k{}", number % 5), number)));
+    assert_eq!(taken(&lines), expected);
+}
+
 /// What a reader knows of a key: the epoch and the sequence of the last record that it took.
 type Last = BTreeMap<String, (u64, u64)>;
 
