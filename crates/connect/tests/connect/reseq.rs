@@ -142,7 +142,20 @@ impl Reseq {
             let (status, answer) =
                 self.ask(Method::POST, "/v1/deliveries/accept", Some(ends)).await;
             assert_eq!(status, 200, "{answer}");
-            taken.extend(deliveries);
+            // A lane whose lease has ended on a busy machine comes again.
+            let ended =
+                |result: &&Value| !["ok", "settled"].map(Value::from).contains(&result["status"]);
+            let ended: Vec<&Value> =
+                answer["results"].as_array().unwrap().iter().filter(ended).collect();
+            let lanes = last
+                .iter()
+                .filter(|(_, item)| ended.iter().any(|end| end["token"] == item["token"]));
+            let lanes: Vec<&String> = lanes.map(|(lane, _)| lane).collect();
+            if !lanes.is_empty() {
+                eprintln!("{destination}: comes again: {ended:?}");
+            }
+            let is_taken = |one: &Value| !lanes.contains(&&one["lane"].to_string());
+            taken.extend(deliveries.into_iter().filter(is_taken));
         }
         taken
     }
