@@ -112,7 +112,13 @@ impl Run {
                     tracing::warn!(source = label, why, "rewinding");
                     (None, AGAIN_REWIND)
                 }
-                Fault::Standby(why) => (Some(State::Standby(why)), AGAIN),
+                Fault::Standby(why) => {
+                    if self.begin_at.take().is_some() {
+                        // When this process takes over, much later, it would skip what is not read yet.
+                        tracing::warn!(source = label, why, "--begin-at does not count here");
+                    }
+                    (Some(State::Standby(why)), AGAIN)
+                }
                 Fault::Later(why) => (Some(State::Waiting(why)), AGAIN),
                 Fault::Halted(why) => (Some(State::Halted(why)), AGAIN_HALTED),
             };

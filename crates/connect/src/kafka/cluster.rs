@@ -123,6 +123,7 @@ pub fn fault_of(error: &KrafkaError) -> Fault {
             ErrorCode::TopicAuthorizationFailed
                 | ErrorCode::GroupAuthorizationFailed
                 | ErrorCode::ClusterAuthorizationFailed
+                | ErrorCode::InvalidSessionTimeout
                 | ErrorCode::UnknownTopicOrPartition
         ),
         // A batch that is damaged stays so.

@@ -104,9 +104,9 @@ impl Topic {
     }
 
     /// Follows the group until the process stops. Starts each partition, once.
-    pub async fn run(self: Arc<Topic>, launch: Launch) {
+    pub async fn run(self: Arc<Topic>, mut launch: Launch) {
         let mut started = BTreeSet::new();
-        while let Err(fault) = self.follow(&launch, &mut started).await {
+        while let Err(fault) = self.follow(&mut launch, &mut started).await {
             self.now.send_if_modified(|now| {
                 let is_missing = *now == Now::Missing;
                 if !is_missing {
@@ -134,7 +134,7 @@ impl Topic {
     /// As a member of the group, until the process stops or something has to be done.
     async fn follow(
         self: &Arc<Topic>,
-        launch: &Launch,
+        launch: &mut Launch,
         started: &mut BTreeSet<i32>,
     ) -> Result<(), Fault> {
         let kafka = self.cluster.connect(TOPIC_EVERY).await?;
@@ -171,6 +171,8 @@ impl Topic {
                     launch.start(label, source);
                 }
             }
+            // It is not meant for partitions that are added later.
+            launch.begins = Arc::default();
             self.shows(launch, None);
         };
         // The others get its partitions at once.

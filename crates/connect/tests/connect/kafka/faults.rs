@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::source::World;
+use super::source::{World, marked};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn topic_created_again_halts_until_somebody_decides() {
@@ -74,8 +74,13 @@ async fn user_logs_in_over_tls_with_a_password() {
 #[tokio::test(flavor = "multi_thread")]
 async fn added_partition_is_read_from_its_beginning() {
     let world = World::start("widened", 1, &[]).await;
-    let connector = world.connected("", "").await;
     world.write(0..5).await;
+    let mut connector = world.connector("", "");
+    connector.start(&["--begin-at", "newest"]);
+    connector.is_ready().await;
+    // That was for what the topic had then.
+    marked(&world.reseq, |mark| mark.ends_with("04")).await;
+    world.write(5..10).await;
     world.reseq.has("erp", 5).await;
     world.kafka.widen("widened", 3).await;
     let producer = world.kafka.producer().await;
