@@ -16,6 +16,7 @@ use tokio::{
 };
 
 use super::{
+    Settings,
     cluster::{AGE_MAX, fault_of},
     content::of_record,
     group::{Now, Topic, id_of},
@@ -59,6 +60,22 @@ struct Reading {
 struct Fetched {
     records: Vec<ConsumerRecord>,
     reached: i64,
+}
+
+impl Reading {
+    /// What is fetched already.
+    fn event(&mut self, settings: &Settings) -> Option<Event> {
+        let Some(record) = self.ready.pop_front() else {
+            return self.reached.take().map(|reached| Event::Reached(position(reached)));
+        };
+        let position = position(record.offset);
+        let content = match of_record(settings, record) {
+            Ok(None) => return Some(Event::Reached(position)),
+            Ok(Some(content)) => Ok(content),
+            Err(why) => Err(why),
+        };
+        Some(Event::Message { position, content, held: None })
+    }
 }
 
 /// The offset as a position.
@@ -264,28 +281,17 @@ impl Source for Partition {
 
     async fn next(&mut self) -> Result<Event, Fault> {
         loop {
+            let ended = || Fault::Later("the partition is not read".to_owned());
+            let reading = self.reading.as_mut().ok_or_else(ended)?;
+            if let Some(event) = reading.event(&self.topic.settings) {
+                return Ok(event);
+            }
             self.is_own()?;
-            let Some(reading) = &mut self.reading else {
-                return Err(Fault::Later("the partition is not read".to_owned()));
-            };
-            if let Some(record) = reading.ready.pop_front() {
-                let position = position(record.offset);
-                return Ok(match of_record(&self.topic.settings, record) {
-                    Ok(None) => Event::Reached(position),
-                    Ok(Some(content)) => {
-                        Event::Message { position, content: Ok(content), held: None }
-                    }
-                    Err(why) => Event::Message { position, content: Err(why), held: None },
-                });
-            }
-            if let Some(reached) = reading.reached.take() {
-                return Ok(Event::Reached(position(reached)));
-            }
+            let reading = self.reading.as_mut().ok_or_else(ended)?;
             tokio::select! {
                 biased;
                 _ = self.now.changed() => {}
                 fetched = reading.fetched.recv() => {
-                    let ended = || Fault::Later("the partition is not read".to_owned());
                     let Fetched { records, reached } = fetched.ok_or_else(ended)??;
                     let last = records.last().map(|record| record.offset);
                     reading.reached = (last != Some(reached)).then_some(reached);
