@@ -17,10 +17,7 @@ use krafka::{
 };
 use metrics::gauge;
 use parking_lot::Mutex;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::{sync::watch, time::sleep};
 
 use super::{Cluster, Settings, cluster::fault_of, partition::Partition};
 use crate::{
@@ -30,8 +27,8 @@ use crate::{
 };
 
 /// How long one look at the group takes.
-const LOOK: Duration = Duration::from_millis(200);
-/// How often to ask which partitions the topic has, and to commit.
+const LOOK: Duration = Duration::from_millis(500);
+/// How often to ask which partitions the topic has.
 const TOPIC_EVERY: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_secs(1);
 const CLOSE_MAX: Duration = Duration::from_secs(5);
@@ -145,13 +142,11 @@ impl Topic {
             }
             error => fault_of(&error),
         })?;
-        let mut looked: Option<Instant> = None;
         let ended = loop {
             if launch.shutdown.is_cancelled() {
                 break Ok(());
             }
-            let is_due = looked.is_none_or(|at| at.elapsed() >= TOPIC_EVERY);
-            match self.turn(&consumer, is_due).await {
+            match self.turn(&consumer).await {
                 Ok(()) => {}
                 // The member stays one. If the brokers answer again, it goes on.
                 Err(Fault::Later(why)) => {
@@ -160,9 +155,6 @@ impl Topic {
                     continue;
                 }
                 Err(fault) => break Err(fault),
-            }
-            if is_due {
-                looked = Some(Instant::now());
             }
             let Now::Known { partitions, .. } = self.now.borrow().clone() else { continue };
             for number in partitions {
@@ -197,8 +189,8 @@ impl Topic {
         Ok(consumer)
     }
 
-    /// Looks at the group, and if it is due at the topic. Commits.
-    async fn turn(&self, consumer: &Consumer, is_due: bool) -> Result<(), Fault> {
+    /// Looks at the group and at the topic. Commits.
+    async fn turn(&self, consumer: &Consumer) -> Result<(), Fault> {
         let topic = &self.settings.topic;
         match consumer.poll(LOOK).await {
             Ok(_) | Err(KrafkaError::NoOffset { .. }) => {}
@@ -212,16 +204,6 @@ impl Topic {
         consumer.pause(topic, &own).await;
         let own: BTreeSet<i32> = own.into_iter().collect();
         gauge!("reseq_connect_partitions", "source" => self.name.clone()).set(own.len() as f64);
-        if !is_due {
-            self.now.send_if_modified(|now| match now {
-                Now::Known { own: before, .. } if *before != own => {
-                    *before = own;
-                    true
-                }
-                _ => false,
-            });
-            return Ok(());
-        }
         let now = self.look(consumer, own.clone()).await?;
         if let (Now::Known { partitions: before, .. }, Now::Known { partitions, .. }) =
             (&*self.now.borrow(), &now)
