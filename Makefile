@@ -3,6 +3,9 @@
 # Cargo features that only tests use.
 TEST_FEATURES := --features testing
 
+# The feature of reseq-connect for Kafka, unless Rust is older than its client needs: a sentence says so.
+KAFKA = $(eval KAFKA := $$(shell scripts/kafka.sh --feature))$(KAFKA)
+
 # The directory in which cargo builds. The first recipe that needs it asks cargo, once.
 TARGET_DIR = $(eval TARGET_DIR := $$(shell scripts/target-dir.sh))$(TARGET_DIR)
 RELEASE_DIR = $(or $(TARGET_DIR),$(error cargo does not say where it builds))/release
@@ -78,9 +81,10 @@ test-node: setup build build-node ## Kill pods, Redis, worker and receiver amid 
 	RESEQ_BIN=$(RESEQ) STORM_ROUNDS=$(or $(ROUNDS),10) STORM_MESSAGES=$(or $(MESSAGES),5000) PROPERTY_RUNS=500 \
 	  node --test --test-timeout=3600000 clients/node/test/*.test.mjs clients/nest/test/*.test.mjs clients/node/test/long/*.test.mjs
 
-test-connect: setup-tests ## Kill connectors, pods, Redis and Postgres while reseq-connect copies an outbox
+test-connect: setup-tests ## Kill connectors, pods, Redis, Postgres and Kafka while reseq-connect copies; up to an hour (KILLS=50)
 	cargo build --locked --workspace $(TEST_FEATURES) --bin reseq
-	cargo test --locked --workspace $(TEST_FEATURES) --test connect
+	jars=$$($(if $(KAFKA),scripts/kafka.sh,echo)) && RESEQ_TEST_KAFKA=$$jars RESEQ_CONNECT_KILLS=$(or $(KILLS),50) \
+	  cargo test --locked --no-fail-fast --workspace $(TEST_FEATURES) $(addprefix --features ,$(KAFKA)) --test connect -- --test-threads 4
 
 test-rights: setup-tests ## Run tests with a Redis user that has only the documented rights
 	RESEQ_TEST_MINIMAL_RIGHTS=1 cargo test --locked --no-fail-fast $(TEST_FEATURES) \
@@ -144,6 +148,7 @@ lint: ## Check the formatting, run clippy
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets $(TEST_FEATURES) -- -D warnings
 	cargo check --locked --workspace
+	$(if $(KAFKA),cargo clippy --locked --workspace --all-targets $(TEST_FEATURES) --features $(KAFKA) -- -D warnings)
 
 deny: ## Check dependencies with cargo-deny: licences, duplicates, sources, known vulnerabilities (needs github.com)
 	@scripts/supply-chain.sh deny

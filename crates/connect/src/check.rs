@@ -3,7 +3,7 @@
 use crate::{
     outlet::{mark_of, may_send},
     settings::{Settings, SourceSettings},
-    source::{Finding, Health},
+    source::{Finding, Health, Source},
 };
 use client::{Call, Service, paths::path_of};
 
@@ -16,16 +16,35 @@ pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
         for destination in &source.destinations {
             found.push(destination_of(&service, destination).await);
         }
-        found.extend(source.open()?.check().await);
-        for (what, problem) in found {
-            is_good &= problem.is_none();
-            match problem {
-                None => println!("ok    {}: {what}", source.name),
-                Some(problem) => println!("WRONG {}: {what}: {problem}", source.name),
+        match source.sources(settings).await? {
+            Ok(sources) => {
+                for (_, mut opened) in sources {
+                    found.extend(opened.check().await);
+                }
             }
+            Err(fault) => found.push(("the source".to_owned(), Some(fault.to_string()))),
         }
+        is_good &= print(&source.name, found);
+    }
+    #[cfg(feature = "kafka")]
+    for (sink, cluster) in settings.sinks()? {
+        let found = crate::kafka::check_sink(sink, cluster, &service).await;
+        is_good &= print(&sink.name, found);
     }
     Ok(is_good)
+}
+
+/// Prints findings. False if something is wrong.
+fn print(name: &str, found: Vec<Finding>) -> bool {
+    let mut is_good = true;
+    for (what, problem) in found {
+        is_good &= problem.is_none();
+        match problem {
+            None => println!("ok    {name}: {what}"),
+            Some(problem) => println!("WRONG {name}: {what}: {problem}"),
+        }
+    }
+    is_good
 }
 
 /// Whether the destination exists, and this token may read its marks and send to it.
@@ -41,16 +60,29 @@ async fn destination_of(service: &Service, destination: &str) -> Finding {
 pub async fn status(settings: &Settings) -> anyhow::Result<()> {
     let service = settings.reseq.service()?;
     for source in &settings.sources {
-        match status_of(&service, source).await {
-            Ok(lines) => println!("{}", lines.join("\n")),
-            Err(problem) => println!("{}: {problem}", source.name),
+        let opened = match source.sources(settings).await? {
+            Ok(opened) => opened,
+            Err(problem) => {
+                println!("{}: {problem}", source.name);
+                continue;
+            }
+        };
+        for (label, mut opened) in opened {
+            match status_of(&service, source, &label, opened.as_mut()).await {
+                Ok(lines) => println!("{}", lines.join("\n")),
+                Err(problem) => println!("{label}: {problem}"),
+            }
         }
     }
     Ok(())
 }
 
-async fn status_of(service: &Service, settings: &SourceSettings) -> Result<Vec<String>, String> {
-    let mut source = settings.open().map_err(|error| format!("{error:#}"))?;
+async fn status_of(
+    service: &Service,
+    settings: &SourceSettings,
+    label: &str,
+    source: &mut dyn Source,
+) -> Result<Vec<String>, String> {
     let name = source.name().await.map_err(|fault| fault.to_string())?;
     let (mut lines, mut oldest) = (Vec::new(), None);
     for destination in &settings.destinations {
@@ -67,6 +99,6 @@ async fn status_of(service: &Service, settings: &SourceSettings) -> Result<Vec<S
     let health = source.health(&oldest.unwrap_or_default()).await;
     let Health { lag, problem, halted } = health.map_err(|fault| fault.to_string())?;
     let problems = halted.into_iter().chain(problem).map(|problem| format!("  {problem}"));
-    let first = format!("{} ({name}): {lag} bytes behind", settings.name);
+    let first = format!("{label} ({name}): {lag} {} behind", source.unit());
     Ok([first].into_iter().chain(problems).chain(lines).collect())
 }

@@ -1,15 +1,17 @@
-//! `reseq-connect`: copies a table or a log into Reseq, each message once and in order.
+//! `reseq-connect`: copies a table or a log into Reseq, each message once and in order. And from Reseq into a log.
 //!
 //! It keeps nothing. Where a source is, the destinations know: each keeps the position of the last message.
 
 #![forbid(unsafe_code)]
 
-#[cfg(not(feature = "postgres"))]
+#[cfg(not(any(feature = "kafka", feature = "postgres")))]
 compile_error!("choose a kind of source, such as --features postgres");
 
 mod board;
 mod check;
 mod http;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod line;
 mod outlet;
 #[cfg(feature = "postgres")]
@@ -27,8 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use board::Board;
-use outlet::Outlet;
-use run::Run;
+use run::Launch;
 use settings::{LogFormat, Settings};
 
 /// Copies a table or a log into Reseq: each message once, in order.
@@ -88,8 +89,12 @@ async fn command(command: Command) -> anyhow::Result<bool> {
 /// Where to begin, by the name of the source.
 fn begins(settings: &Settings, given: &[String]) -> anyhow::Result<HashMap<String, String>> {
     let names: Vec<&str> = settings.sources.iter().map(|source| source.name.as_str()).collect();
+    // `orders/3` is a partition of `orders`.
+    let section = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
     let one = |text: &String| match (text.split_once('='), names.as_slice()) {
-        (Some((name, at)), _) if names.contains(&name) => Ok((name.to_owned(), at.to_owned())),
+        (Some((name, at)), _) if names.contains(&&*section(name)) => {
+            Ok((name.to_owned(), at.to_owned()))
+        }
         (None, [name]) => Ok(((*name).to_owned(), text.clone())),
         _ => bail!("--begin-at: {text:?}; write NAME=WHERE with the name of a source"),
     };
@@ -97,7 +102,7 @@ fn begins(settings: &Settings, given: &[String]) -> anyhow::Result<HashMap<Strin
 }
 
 async fn run(settings: &Settings, begin_at: &[String]) -> anyhow::Result<()> {
-    let mut begins = begins(settings, begin_at)?;
+    let begins = Arc::new(begins(settings, begin_at)?);
     let process = telemetry::Process {
         pod: std::env::var("HOSTNAME").unwrap_or_default(),
         roles: "connect".to_owned(),
@@ -109,24 +114,29 @@ async fn run(settings: &Settings, begin_at: &[String]) -> anyhow::Result<()> {
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (board, shutdown) = (Arc::new(Board::default()), CancellationToken::new());
     settings.sources.iter().for_each(|source| board.add(&source.name));
+    #[cfg(feature = "kafka")]
+    settings.sinks()?.iter().for_each(|(sink, _)| board.add(&sink.name));
     let serving = http::serve(&settings.http, board.clone(), metrics, shutdown.clone()).await?;
     let service = Arc::new(settings.reseq.service()?);
     let tasks = TaskTracker::new();
     tasks.spawn(serving);
-    for source in &settings.sources {
-        let outlet = Outlet {
+    for section in &settings.sources {
+        let launch = Launch {
+            settings: section.clone(),
             service: service.clone(),
-            label: source.name.clone(),
-            source: String::new(),
-            destinations: source.destinations.clone(),
-            marks: Vec::new(),
-            on_refused: source.on_refused,
             board: board.clone(),
             shutdown: shutdown.clone(),
-            refused: None,
+            tasks: tasks.clone(),
+            begins: begins.clone(),
         };
-        let opened = source.open().with_context(|| format!("source.{}", source.name))?;
-        tasks.spawn(Run::new(opened, outlet, begins.remove(&source.name)).run());
+        let problem = || format!("source.{}", section.name);
+        launch.run(settings).await.with_context(problem)?;
+    }
+    #[cfg(feature = "kafka")]
+    for (sink, cluster) in settings.sinks()? {
+        let (settings, service, board) = (sink.clone(), service.clone(), board.clone());
+        let sink = kafka::Sink { settings, service, board, shutdown: shutdown.clone() };
+        tasks.spawn(sink.run(cluster.clone()));
     }
     tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %settings.http.listen, "started");
     tokio::select! {

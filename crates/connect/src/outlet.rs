@@ -244,6 +244,23 @@ pub async fn mark_of(
     Ok(own.and_then(|item| item["mark"].as_str()).map(str::to_owned))
 }
 
+/// The name of a source that differs from this one only in what is behind the `@`: an earlier database, or topic.
+pub async fn other_mark(
+    service: &Service,
+    destination: &str,
+    source: &str,
+) -> Result<Option<String>, Fault> {
+    let answer = service.call(Call::get(&path_of(destination, "sources"))).await;
+    let answer = answer.map_err(|error| fault_of(destination, &error))?;
+    let names = answer["items"].as_array().into_iter().flatten();
+    let mut names = names.filter_map(|item| item["name"].as_str());
+    let is_other = |name: &&str| {
+        let both = name.rsplit_once('@').zip(source.rsplit_once('@'));
+        both.is_some_and(|(other, own)| other.0 == own.0 && other.1 != own.1)
+    };
+    Ok(names.find(is_other).map(str::to_owned))
+}
+
 /// Whether the destination exists, and takes messages of this token. Sends one that it cannot store: there is no mark of
 /// this source, so its `after` is another one.
 pub async fn may_send(service: &Service, destination: &str) -> Result<(), Fault> {
@@ -259,7 +276,7 @@ pub async fn may_send(service: &Service, destination: &str) -> Result<(), Fault>
 }
 
 /// Why a destination does not do what it must.
-fn fault_of(destination: &str, error: &anyhow::Error) -> Fault {
+pub fn fault_of(destination: &str, error: &anyhow::Error) -> Fault {
     let text = format!("destination {destination}: {error:#}");
     match problem_of(error) {
         Some(problem) if !problem.is_temporary() && problem.status < 500 => Fault::Halted(text),

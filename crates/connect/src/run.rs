@@ -1,15 +1,18 @@
 //! Copies one source: reads its marks, reads on after them, and sends. It knows no kind of source.
 
-use std::time::Duration;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use client::Service;
 use futures::FutureExt;
 use metrics::{counter, gauge};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    board::State,
+    board::{Board, State},
     line::Line,
-    outlet::{Outlet, may_send},
+    outlet::{Outlet, may_send, other_mark},
+    settings::SourceSettings,
     source::{Event, Fault, Health, Source},
 };
 
@@ -26,6 +29,38 @@ const AGAIN_REWIND: Duration = Duration::from_millis(100);
 
 /// How long the end of the process waits for answers.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Begins to copy the sources of a section.
+pub struct Launch {
+    pub settings: SourceSettings,
+    pub service: Arc<Service>,
+    pub board: Arc<Board>,
+    pub shutdown: CancellationToken,
+    pub tasks: TaskTracker,
+    /// Where somebody says to begin, by the name of the section or of a source.
+    pub begins: Arc<HashMap<String, String>>,
+}
+
+impl Launch {
+    /// Copies this source from now on.
+    pub fn start(&self, label: String, source: Box<dyn Source>) {
+        let SourceSettings { name, destinations, on_refused, .. } = &self.settings;
+        let begin_at = self.begins.get(&label).or_else(|| self.begins.get(name)).cloned();
+        self.board.add(&label);
+        let outlet = Outlet {
+            service: self.service.clone(),
+            label,
+            source: String::new(),
+            destinations: destinations.clone(),
+            marks: Vec::new(),
+            on_refused: *on_refused,
+            board: self.board.clone(),
+            shutdown: self.shutdown.clone(),
+            refused: None,
+        };
+        self.tasks.spawn(Run::new(source, outlet, begin_at).run());
+    }
+}
 
 /// One source on its way.
 pub struct Run {
@@ -77,7 +112,13 @@ impl Run {
                     tracing::warn!(source = label, why, "rewinding");
                     (None, AGAIN_REWIND)
                 }
-                Fault::Standby(why) => (Some(State::Standby(why)), AGAIN),
+                Fault::Standby(why) => {
+                    if self.begin_at.take().is_some() {
+                        // When this process takes over, much later, it would skip what is not read yet.
+                        tracing::warn!(source = label, why, "--begin-at does not count here");
+                    }
+                    (Some(State::Standby(why)), AGAIN)
+                }
                 Fault::Later(why) => (Some(State::Waiting(why)), AGAIN),
                 Fault::Halted(why) => (Some(State::Halted(why)), AGAIN_HALTED),
             };
@@ -121,9 +162,18 @@ impl Run {
                 names.join(", ")
             )));
         }
-        // Nothing is created for a destination that takes no messages.
         for destination in &self.outlet.destinations {
-            may_send(&self.outlet.service, destination).await?;
+            let Outlet { service, source, .. } = &self.outlet;
+            // Nothing is created for a destination that takes no messages.
+            may_send(service, destination).await?;
+            if self.begin_at.is_none()
+                && let Some(other) = other_mark(service, destination, source).await?
+            {
+                return Err(Fault::Halted(format!(
+                    "{destination} has a mark of {other}, and now it is {source}: what was read before was replaced. \
+                     Begin with --begin-at oldest"
+                )));
+            }
         }
         let position = self.source.begin(self.begin_at.as_deref()).await?;
         // If this process cannot finish, the next pass does not have to ask.

@@ -10,24 +10,39 @@ use client::{Header, Service, Unusable};
 use serde::Deserialize;
 use tls::Pem;
 
-/// The most sources of one process.
+use crate::{
+    run::Launch,
+    source::{Fault, Source},
+};
+
+/// The most sources and sinks of one process.
 const SOURCES_MAX: usize = 64;
 /// The most destinations of one source.
 const DESTINATIONS_MAX: usize = 100;
+/// The client of Kafka says at `info` what a source says itself.
+const LEVEL: &str = "info,krafka=warn";
 /// The most bytes of a file with a secret or a certificate.
 const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The sources of a section, with their names in the log and the metrics.
+pub type Sources = Vec<(String, Box<dyn Source>)>;
 
 /// The whole file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     pub reseq: Reseq,
+    #[cfg(feature = "kafka")]
+    kafka: Option<crate::kafka::Cluster>,
     #[serde(default)]
     pub http: Http,
     #[serde(default)]
     pub log: Log,
-    #[serde(rename = "source")]
+    #[serde(default, rename = "source")]
     pub sources: Vec<SourceSettings>,
+    #[cfg(feature = "kafka")]
+    #[serde(default, rename = "sink")]
+    sinks: Vec<crate::kafka::SinkSettings>,
 }
 
 /// Where the service is.
@@ -64,7 +79,7 @@ pub struct Log {
 
 impl Default for Log {
     fn default() -> Log {
-        Log { level: "info".to_owned(), format: LogFormat::Json }
+        Log { level: LEVEL.to_owned(), format: LogFormat::Json }
     }
 }
 
@@ -98,6 +113,8 @@ pub struct SourceSettings {
     /// The kind of the source.
     #[cfg(feature = "postgres")]
     pub postgres: Option<crate::postgres::Settings>,
+    #[cfg(feature = "kafka")]
+    pub kafka: Option<crate::kafka::Settings>,
 }
 
 impl Settings {
@@ -113,14 +130,13 @@ impl Settings {
 
     fn check(&self) -> anyhow::Result<()> {
         let count = self.sources.len();
+        #[cfg(feature = "kafka")]
+        let count = count + self.check_kafka()?;
         ensure!((1..=SOURCES_MAX).contains(&count), "source: {count}; must be 1 to {SOURCES_MAX}");
         telemetry::check_level(&self.log.level).map_err(anyhow::Error::msg)?;
         for (index, source) in self.sources.iter().enumerate() {
             let name = &source.name;
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-            if name.is_empty() || name.len() > 64 || !name.bytes().all(is_name) {
-                bail!("source.name: {name:?}; must be 1 to 64 letters, digits, - _ .");
-            }
+            check_name("source.name", name)?;
             let is_twice = self.sources[..index].iter().any(|other| other.name == *name);
             ensure!(!is_twice, "source.name: {name:?} is there twice");
             let count = source.destinations.len();
@@ -134,7 +150,7 @@ impl Settings {
                 let is_twice = source.destinations[..at].contains(destination);
                 ensure!(!is_twice, "{} is there twice", problem());
             }
-            source.check_kind()?;
+            source.check_kind(self)?;
             #[cfg(feature = "postgres")]
             if let Some(own) = &source.postgres {
                 let mut others = self.sources[..index].iter();
@@ -152,24 +168,98 @@ impl Settings {
     }
 }
 
-impl SourceSettings {
-    fn check_kind(&self) -> anyhow::Result<()> {
-        let name = &self.name;
-        #[cfg(feature = "postgres")]
-        if let Some(postgres) = &self.postgres {
-            return postgres.check(self).with_context(|| format!("source.{name}.postgres"));
-        }
-        bail!("source.{name}: has no kind; add a section [source.postgres]")
+#[cfg(feature = "kafka")]
+impl Settings {
+    /// How to reach the brokers.
+    fn kafka(&self) -> anyhow::Result<&crate::kafka::Cluster> {
+        self.kafka.as_ref().context("kafka: is missing; add a section [kafka]")
     }
 
-    /// The source itself.
-    pub fn open(&self) -> anyhow::Result<Box<dyn crate::source::Source>> {
+    /// The sinks, and where they write.
+    pub fn sinks(
+        &self,
+    ) -> anyhow::Result<Vec<(&crate::kafka::SinkSettings, &crate::kafka::Cluster)>> {
+        self.sinks.iter().map(|sink| Ok((sink, self.kafka()?))).collect()
+    }
+
+    /// The number of sinks.
+    fn check_kafka(&self) -> anyhow::Result<usize> {
+        if let Some(kafka) = &self.kafka {
+            kafka.check().context("kafka")?;
+        }
+        for (index, sink) in self.sinks.iter().enumerate() {
+            let name = &sink.name;
+            check_name("sink.name", name)?;
+            self.kafka()?;
+            sink.check().with_context(|| format!("sink.{name}"))?;
+            let others = self.sources.iter().map(|source| &source.name);
+            let mut others = others.chain(self.sinks[..index].iter().map(|sink| &sink.name));
+            ensure!(!others.any(|other| other == name), "sink.name: {name:?} is there twice");
+        }
+        Ok(self.sinks.len())
+    }
+}
+
+fn check_name(field: &str, name: &str) -> anyhow::Result<()> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_good = (1..=64).contains(&name.len()) && name.bytes().all(is_name);
+    ensure!(is_good, "{field}: {name:?}; must be 1 to 64 letters, digits, - _ .");
+    Ok(())
+}
+
+impl SourceSettings {
+    fn check_kind(&self, all: &Settings) -> anyhow::Result<()> {
+        let (name, mut kinds) = (&self.name, 0);
+        #[cfg(feature = "postgres")]
+        if let Some(postgres) = &self.postgres {
+            postgres.check(self).with_context(|| format!("source.{name}.postgres"))?;
+            kinds += 1;
+        }
+        #[cfg(feature = "kafka")]
+        if let Some(kafka) = &self.kafka {
+            all.kafka()?;
+            kafka.check(self.destinations.len()).with_context(|| format!("source.{name}.kafka"))?;
+            kinds += 1;
+        }
+        let _ = all;
+        ensure!(kinds == 1, "source.{name}: must have one section, such as [source.postgres]");
+        Ok(())
+    }
+
+    /// The sources themselves, to ask them.
+    pub async fn sources(&self, all: &Settings) -> anyhow::Result<Result<Sources, Fault>> {
+        #[cfg(feature = "kafka")]
+        if let Some(kafka) = &self.kafka {
+            let topic = crate::kafka::Topic::new(&self.name, kafka, all.kafka()?);
+            return Ok(topic.sources().await);
+        }
+        let _ = all;
         #[cfg(feature = "postgres")]
         if let Some(postgres) = &self.postgres {
             let source = crate::postgres::Postgres::new(&self.name, postgres)?;
-            return Ok(Box::new(source));
+            return Ok(Ok(vec![(self.name.clone(), Box::new(source))]));
         }
         bail!("source.{}: has no kind", self.name)
+    }
+}
+
+impl Launch {
+    /// Copies the sources of the section, until the process stops.
+    pub async fn run(self, all: &Settings) -> anyhow::Result<()> {
+        let section = &self.settings;
+        #[cfg(feature = "kafka")]
+        if let Some(kafka) = &section.kafka {
+            let topic = crate::kafka::Topic::new(&section.name, kafka, all.kafka()?);
+            let tasks = self.tasks.clone();
+            tasks.spawn(topic.run(self));
+            return Ok(());
+        }
+        for (label, source) in
+            section.sources(all).await?.map_err(|fault| anyhow::anyhow!("{fault}"))?
+        {
+            self.start(label, source);
+        }
+        Ok(())
     }
 }
 
@@ -202,7 +292,7 @@ impl Reseq {
     }
 }
 
-fn content(field: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
+pub fn content(field: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
     let problem = || format!("{field}: {} cannot be read", path.display());
     let length = std::fs::metadata(path).with_context(problem)?.len();
     ensure!(length <= FILE_BYTES_MAX, "{field}: {} is too long", path.display());
@@ -224,9 +314,14 @@ mod tests {
 
     /// The first block of TOML of a page.
     fn example(page: &str) -> String {
+        block(page, 1)
+    }
+
+    /// A block of TOML of a page.
+    fn block(page: &str, number: usize) -> String {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
         let text = std::fs::read_to_string(path).unwrap();
-        let block = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let block = text.split("```toml\n").nth(number).unwrap().split("```").next().unwrap();
         // Tests have no secrets.
         let lines = block.lines().map(str::trim).filter(|line| !line.contains("_file ="));
         lines.collect::<Vec<_>>().join("\n")
@@ -246,6 +341,34 @@ mod tests {
         read(&example("how-to/send-webhooks-from-your-outbox.md")).unwrap();
     }
 
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn kafka_has_one_section_for_sources_and_sinks() {
+        let good = block("reference/connect.md", 2).replace("username = \"reseq\"", "");
+        let settings = read(&good).unwrap();
+        assert_eq!((settings.sources.len(), settings.sinks.len()), (1, 1));
+        read(&example("how-to/send-webhooks-from-kafka.md")).unwrap();
+        for (from, to, problem) in [
+            ("kafka-1.internal:9092", "kafka-1", "kafka: brokers: [\"kafka-1\""),
+            ("brokers =", "username = \"a\"\nbrokers =", "username, password_file: one of them"),
+            ("brokers =", "mechanism = \"gssapi\"\nbrokers =", "gssapi"),
+            ("[\"erp\"]", "[\"erp\", \"crm\"]", "destinations: 2; a topic has one"),
+            (
+                "topic = \"orders\"",
+                "topic = \"or ders\"",
+                "source.orders.kafka: topic: \"or ders\"",
+            ),
+            ("topic = \"orders\"", "topic = \"o\"\nheaders = [\"X\"]", "headers: \"X\""),
+            ("topic = \"invoices\"", "topic = \"\"", "sink.invoices: topic: \"\""),
+            ("name = \"invoices\"", "name = \"orders\"", "sink.name: \"orders\" is there twice"),
+            ("[kafka]\nbrokers", "[kafkas]\nbrokers", "kafkas"),
+        ] {
+            assert!(good.contains(from), "{from}");
+            let told = format!("{:#}", read(&good.replacen(from, to, 1)).unwrap_err());
+            assert!(told.contains(problem), "{problem} is not in: {told}");
+        }
+    }
+
     #[test]
     fn wrong_field_is_refused_by_name() {
         let good = example("reference/connect.md");
@@ -263,7 +386,7 @@ mod tests {
             ("public.outbox", "outbox", "table: \"outbox\"; write it with its schema"),
             ("slot =", "confirm_delay_ms = 5\nslot =", "confirm_delay_ms: 5; must be 1000"),
             ("slot =", "slots =", "slots"),
-            ("[source.postgres]", "[source.kafka]", "kafka"),
+            ("[source.postgres]", "[source.kinesis]", "kinesis"),
             ("\"orders\"", "\"or/ders\"", "source.name: \"or/ders\""),
         ] {
             assert!(good.contains(from), "{from}");

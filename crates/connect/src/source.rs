@@ -63,7 +63,12 @@ impl Content {
 #[derive(Debug)]
 pub enum Event {
     /// A message, or why it is none.
-    Message { position: String, content: Result<Content, String>, held: OwnedSemaphorePermit },
+    Message {
+        position: String,
+        content: Result<Content, String>,
+        /// What it holds until it is sent.
+        held: Option<OwnedSemaphorePermit>,
+    },
     /// All messages before this position have been read.
     Reached(String),
 }
@@ -110,4 +115,7 @@ pub trait Source: Send {
 
     /// A position as a number that grows, for the metric.
     fn number(&self, position: &str) -> f64;
+
+    /// What its lag counts.
+    fn unit(&self) -> &'static str;
 }

@@ -122,7 +122,7 @@ impl Reading {
                     let Some((position, content, _)) = waiting.take() else { continue };
                     let position = position.to_string();
                     place.send(Ok(match content {
-                        Some(content) => Event::Message { position, content, held },
+                        Some(content) => Event::Message { position, content, held: Some(held) },
                         None => Event::Reached(position),
                     }));
                 }

@@ -319,4 +319,8 @@ impl Source for Postgres {
     fn number(&self, position: &str) -> f64 {
         Position::parse(position).map_or(0.0, |position| position.commit.0 as f64)
     }
+
+    fn unit(&self) -> &'static str {
+        "bytes"
+    }
 }

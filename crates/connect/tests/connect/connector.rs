@@ -38,6 +38,15 @@ impl Connector {
         self.dir.path().join("connect.toml")
     }
 
+    /// The same with another text in its configuration.
+    #[cfg(feature = "kafka")]
+    pub fn with(self, from: &str, to: &str) -> Connector {
+        let text = std::fs::read_to_string(self.config()).unwrap();
+        assert!(text.contains(from), "{text}");
+        std::fs::write(self.config(), text.replace(from, to)).unwrap();
+        self
+    }
+
     fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args([verb, "--config"]).arg(self.config()).stdin(Stdio::null());
@@ -113,6 +122,14 @@ impl Connector {
         let text = self.get("/metrics").await.map(|(_, text)| text).unwrap_or_default();
         let line = text.lines().find(|line| line.starts_with(name));
         line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
+    }
+
+    /// The sum of a number over all its labels.
+    #[cfg(feature = "kafka")]
+    pub async fn total(&self, name: &str) -> f64 {
+        let text = self.get("/metrics").await.map(|(_, text)| text).unwrap_or_default();
+        let lines = text.lines().filter(|line| line.starts_with(name));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
     pub fn log(&self) -> String {

@@ -1,7 +1,10 @@
-//! Tests `reseq-connect` between a real Postgres and a real Reseq.
+//! Tests `reseq-connect` between a real Postgres or Kafka and a real Reseq.
 
 mod connector;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod outbox;
 mod postgres;
+mod reseq;
 mod storms;
 mod world;

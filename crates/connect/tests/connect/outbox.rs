@@ -362,7 +362,15 @@ async fn slot_that_is_gone_halts() {
     world.insert("1");
     world.reseq.has("erp", 1).await;
     connector.drains().await;
-    world.postgres.sql("SELECT pg_drop_replication_slot('reseq')");
+    // Postgres notices a moment later that nobody reads it any more.
+    eventually("the slot is dropped", async || {
+        let dropped = world.postgres.psql().run("SELECT pg_drop_replication_slot('reseq')");
+        match dropped.status.success() {
+            true => Ok(()),
+            false => Err(String::from_utf8_lossy(&dropped.stderr).into_owned()),
+        }
+    })
+    .await;
     world.insert("2");
     connector.start(&[]);
     connector.is_held_by("slot reseq does not exist any more").await;

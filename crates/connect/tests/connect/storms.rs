@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use crate::{
     connector::Connector,
     postgres::TestPostgres,
+    reseq::kills,
     world::{Load, Reseq, has_all},
 };
 
@@ -32,7 +33,7 @@ async fn outbox_arrives_in_the_order_of_commits_through_kills() {
     connector.is_ready().await;
     postgres.keep_truth();
     let load = Load::start(&postgres.psql(), 4);
-    for _ in 0..2 {
+    for _ in 0..kills() {
         goes_on(&reseq, 100).await;
         connector.kill();
         connector.start(&[]);

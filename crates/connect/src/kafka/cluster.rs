@@ -1,0 +1,137 @@
+//! The section `[kafka]`: how to reach the brokers, for all sources and sinks of the file.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, ensure};
+use krafka::{
+    Kafka, KrafkaError,
+    auth::{AuthConfig, TlsConfig},
+    error::ErrorCode,
+};
+use serde::Deserialize;
+
+use crate::{
+    settings::{content, secret},
+    source::Fault,
+};
+
+/// After this time, a client asks again where everything is. An error makes it ask at once.
+pub const AGE_MAX: Duration = Duration::from_secs(60);
+
+/// The brokers.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    brokers: Vec<String>,
+    #[serde(default = "yes")]
+    tls: bool,
+    ca_file: Option<PathBuf>,
+    certificate_file: Option<PathBuf>,
+    key_file: Option<PathBuf>,
+    username: Option<String>,
+    password_file: Option<PathBuf>,
+    #[serde(default)]
+    mechanism: Mechanism,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How the user proves who it is.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Mechanism {
+    Plain,
+    ScramSha256,
+    #[default]
+    ScramSha512,
+}
+
+impl Cluster {
+    /// The error names the field.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let is_address = |broker: &String| {
+            let port = broker.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+            port.is_some() && !broker.contains([',', ' '])
+        };
+        ensure!(
+            !self.brokers.is_empty() && self.brokers.iter().all(is_address),
+            "brokers: {:?}; must be a list of HOST:PORT",
+            self.brokers
+        );
+        self.auth().map(drop)
+    }
+
+    fn auth(&self) -> anyhow::Result<AuthConfig> {
+        let auth = match (&self.username, &self.password_file) {
+            (None, None) => AuthConfig::plaintext(),
+            (Some(user), Some(path)) => {
+                let password = secret("password_file", path)?;
+                match self.mechanism {
+                    Mechanism::Plain => {
+                        ensure!(self.tls, "mechanism: \"plain\" needs tls = true");
+                        AuthConfig::sasl_plain(user, password)
+                    }
+                    Mechanism::ScramSha256 => AuthConfig::sasl_scram_sha256(user, password),
+                    Mechanism::ScramSha512 => AuthConfig::sasl_scram_sha512(user, password),
+                }
+            }
+            _ => anyhow::bail!("username, password_file: one of them is missing"),
+        };
+        if !self.tls {
+            return Ok(auth);
+        }
+        let mut tls = TlsConfig::new().with_native_roots();
+        if let Some(path) = &self.ca_file {
+            tls = tls.with_ca_cert_pem(content("ca_file", path)?);
+        }
+        tls = match (&self.certificate_file, &self.key_file) {
+            (None, None) => tls,
+            (Some(certificate), Some(key)) => tls.with_client_cert_pem(
+                content("certificate_file", certificate)?,
+                content("key_file", key)?,
+            ),
+            _ => anyhow::bail!("certificate_file, key_file: one of them is missing"),
+        };
+        Ok(auth.with_tls(tls))
+    }
+
+    /// A client, which asks again where everything is when its answer is this old. Reads the files again: secrets and
+    /// certificates change.
+    pub async fn connect(&self, age_max: Duration) -> Result<Kafka, Fault> {
+        let auth = self.auth().context("kafka");
+        let auth = auth.map_err(|error| Fault::Halted(format!("{error:#}")))?;
+        let kafka = Kafka::builder(self.brokers.join(","))
+            .client_id("reseq-connect")
+            .security(auth)
+            .metadata_max_age(age_max)
+            .allow_auto_create_topics(false);
+        kafka.connect().await.map_err(|error| fault_of(&error))
+    }
+}
+
+/// What an error of Kafka means for a source or a sink.
+pub fn fault_of(error: &KrafkaError) -> Fault {
+    let text = format!("Kafka: {error}");
+    let is_for_somebody = match error {
+        KrafkaError::Auth { .. }
+        | KrafkaError::Config { .. }
+        | KrafkaError::UnknownTopic { .. } => true,
+        KrafkaError::Broker { code, .. } => matches!(
+            code,
+            ErrorCode::TopicAuthorizationFailed
+                | ErrorCode::GroupAuthorizationFailed
+                | ErrorCode::ClusterAuthorizationFailed
+                | ErrorCode::InvalidSessionTimeout
+                | ErrorCode::UnknownTopicOrPartition
+        ),
+        // A batch that is damaged stays so.
+        KrafkaError::Protocol { .. } | KrafkaError::Compression { .. } => !error.is_retriable(),
+        _ => false,
+    };
+    match is_for_somebody {
+        true => Fault::Halted(text),
+        false => Fault::Later(text),
+    }
+}

@@ -1,0 +1,430 @@
+//! One partition of a topic as a source.
+//!
+//! A position is the offset of a record, with leading zeros. What follows a position may have a higher offset than the
+//! next one: a compacted topic and transactions have gaps.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use krafka::{
+    Kafka, KrafkaError,
+    consumer::{AutoOffsetReset, Consumer, ConsumerRecord, IsolationLevel, TopicPartition},
+};
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep,
+};
+
+use super::{
+    Settings,
+    cluster::{AGE_MAX, fault_of},
+    content::of_record,
+    group::{Now, Topic, id_of},
+};
+use crate::source::{Event, Fault, Finding, Health, Source};
+
+/// About how many bytes of a partition to fetch at once, and the most records. One longer record comes anyway.
+const FETCH_BYTES: i32 = 1 << 20;
+const FETCH_MAX: i32 = 1_000;
+/// How many fetches may wait to be sent.
+const WAITING_MAX: usize = 2;
+/// How long one wait for records takes.
+const POLL: Duration = Duration::from_secs(1);
+/// How often `check` tries, and the wait between two tries.
+const TRIES: usize = 10;
+const AGAIN: Duration = Duration::from_millis(300);
+/// What was heard of the ends of the partition counts for this long.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// A partition.
+pub struct Partition {
+    topic: Arc<Topic>,
+    now: watch::Receiver<Now>,
+    number: i32,
+    /// The id of the topic that it belongs to.
+    id: String,
+    kafka: Option<Kafka>,
+    reading: Option<Reading>,
+}
+
+/// A partition that is being read.
+struct Reading {
+    consumer: Arc<Consumer>,
+    fetched: mpsc::Receiver<Result<Fetched, Fault>>,
+    ready: VecDeque<ConsumerRecord>,
+    /// All up to this offset is in `ready`, or was.
+    reached: Option<i64>,
+}
+
+/// Records, and the offset up to which there are no others.
+struct Fetched {
+    records: Vec<ConsumerRecord>,
+    reached: i64,
+}
+
+impl Reading {
+    /// What is fetched already.
+    fn event(&mut self, settings: &Settings) -> Option<Event> {
+        let Some(record) = self.ready.pop_front() else {
+            return self.reached.take().map(|reached| Event::Reached(position(reached)));
+        };
+        let position = position(record.offset);
+        let content = match of_record(settings, record) {
+            Ok(None) => return Some(Event::Reached(position)),
+            Ok(Some(content)) => Ok(content),
+            Err(why) => Err(why),
+        };
+        Some(Event::Message { position, content, held: None })
+    }
+}
+
+/// The offset as a position.
+fn position(offset: i64) -> String {
+    match offset {
+        // Before the first one. It sorts before all digits.
+        ..0 => "-1".to_owned(),
+        _ => format!("{offset:019}"),
+    }
+}
+
+fn offset(position: &str) -> Result<i64, Fault> {
+    let offset = position.parse::<i64>().ok().filter(|offset| *offset >= -1);
+    offset.ok_or_else(|| Fault::Halted(format!("the mark {position:?} is not of this source")))
+}
+
+impl Partition {
+    pub fn new(topic: Arc<Topic>, number: i32) -> Partition {
+        let (now, id) = (topic.now.subscribe(), String::new());
+        Partition { topic, now, number, id, kafka: None, reading: None }
+    }
+
+    fn shown(&self) -> String {
+        format!("{}/{}", self.topic.settings.topic, self.number)
+    }
+
+    async fn kafka(&mut self) -> Result<&Kafka, Fault> {
+        let kafka = match self.kafka.take() {
+            Some(kafka) => kafka,
+            None => self.topic.cluster.connect(AGE_MAX).await?,
+        };
+        Ok(self.kafka.insert(kafka))
+    }
+
+    /// A consumer of this partition only.
+    async fn consumer(&mut self) -> Result<Consumer, Fault> {
+        let (topic, number) = (self.topic.clone(), self.number);
+        let builder = self.kafka().await?.consumer_without_group();
+        let consumer = builder
+            .auto_offset_reset(AutoOffsetReset::None)
+            .isolation_level(IsolationLevel::ReadCommitted)
+            .max_partition_fetch_bytes(FETCH_BYTES)
+            .fetch_max_bytes(FETCH_BYTES)
+            .max_poll_records(FETCH_MAX)
+            .lag_staleness_threshold(FRESH)
+            .build();
+        let consumer = consumer.await.map_err(|error| fault_of(&error))?;
+        let assigned = consumer.assign(&topic.settings.topic, vec![number]).await;
+        assigned.map_err(|error| fault_of(&error))?;
+        Ok(consumer)
+    }
+
+    /// The first offset of the partition, and the one after its last.
+    async fn ends(&mut self) -> Result<(i64, i64), Fault> {
+        let topic = self.topic.settings.topic.clone();
+        if let Some(reading) = &self.reading {
+            let all = reading.consumer.lag().await;
+            let known = all.get(&TopicPartition::new(&topic, self.number));
+            if let Some(known) = known.filter(|known| !known.stale)
+                && let (Some(first), Some(end)) = (known.log_start_offset, known.high_watermark)
+            {
+                return Ok((first, end));
+            }
+        }
+        let number = self.number;
+        let consumer = self.kafka().await?.consumer_without_group().build().await;
+        let consumer = consumer.map_err(|error| fault_of(&error))?;
+        let ends = consumer.fetch_watermarks(&topic, number).await;
+        let _ = consumer.close().await;
+        ends.map_err(|error| fault_of(&error))
+    }
+
+    /// What the group has committed.
+    async fn committed(&mut self) -> Result<Option<i64>, Fault> {
+        let (topic, number) = (self.topic.clone(), self.number);
+        let consumer = self.kafka().await?.consumer(topic.group()).build().await;
+        let consumer = consumer.map_err(|error| fault_of(&error))?;
+        let asked = [(topic.settings.topic.as_str(), number)];
+        let found = consumer.committed(&asked).await;
+        let _ = consumer.close().await;
+        let found = found.map_err(|error| fault_of(&error))?;
+        Ok(found.values().next().map(|found| found.offset))
+    }
+
+    /// The id of the topic, if this process has to read the partition.
+    fn own_id(&self) -> Result<String, Fault> {
+        match &*self.now.borrow() {
+            Now::Unknown(why) => Err(Fault::Later(why.clone())),
+            Now::Missing => Err(Fault::Halted(self.topic.missing())),
+            Now::Known { partitions, .. } if !partitions.contains(&self.number) => {
+                Err(Fault::Halted(format!("{} does not exist any more", self.shown())))
+            }
+            Now::Known { own, .. } if !own.contains(&self.number) => {
+                Err(Fault::Standby(format!("the group gives {} to another process", self.shown())))
+            }
+            Now::Known { id, .. } => Ok(id.clone()),
+        }
+    }
+
+    /// Fails if this process no longer reads the partition, or it is of another topic.
+    fn is_own(&self) -> Result<(), Fault> {
+        match self.own_id()? {
+            id if id == self.id => Ok(()),
+            _ => {
+                Err(Fault::Later(format!("topic {} was created again", self.topic.settings.topic)))
+            }
+        }
+    }
+
+    fn begins(&self, at: &str, first: i64, end: i64) -> Result<i64, Fault> {
+        let offset = match at {
+            "oldest" => first,
+            "newest" => end,
+            text => {
+                offset(text).map_err(|_| {
+                    let known = "\"oldest\", \"newest\", \"committed\" or an offset";
+                    Fault::Halted(format!("--begin-at: {text:?} is not {known}"))
+                })? + 1
+            }
+        };
+        match (first..=end).contains(&offset) {
+            true => Ok(offset - 1),
+            false => Err(Fault::Halted(format!(
+                "--begin-at: {} has the offsets {first} to {}",
+                self.shown(),
+                end - 1
+            ))),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Partition {
+    async fn name(&mut self) -> Result<String, Fault> {
+        self.reading = None;
+        let id = self.own_id();
+        if matches!(id, Err(Fault::Standby(_))) {
+            let label = format!("{}/{}", self.topic.name, self.number);
+            metrics::gauge!("reseq_connect_lag", "source" => label).set(0.0);
+            self.kafka = None;
+        }
+        self.id = id?;
+        Ok(format!("{}/{}@{}", self.topic.name, self.number, self.id))
+    }
+
+    async fn begin(&mut self, at: Option<&str>) -> Result<String, Fault> {
+        let (first, end) = self.ends().await?;
+        let offset = match (at, self.committed().await?) {
+            (None, None) => first - 1,
+            (None, Some(committed)) => {
+                return Err(Fault::Halted(format!(
+                    "group {} has read {} up to {committed}, and the destination has no mark: its data is gone, or the \
+                     group was somebody else's. Begin with --begin-at oldest, newest, committed or an offset",
+                    self.topic.group(),
+                    self.shown()
+                )));
+            }
+            (Some("committed"), Some(committed)) => {
+                self.begins(&position(committed - 1), first, end)?
+            }
+            (Some("committed"), None) => {
+                let text =
+                    format!("--begin-at: group {} has committed nothing", self.topic.group());
+                return Err(Fault::Halted(text));
+            }
+            (Some(at), _) => self.begins(at, first, end)?,
+        };
+        Ok(position(offset))
+    }
+
+    async fn open(&mut self, after: &str) -> Result<(), Fault> {
+        self.reading = None;
+        let next = offset(after)? + 1;
+        let (first, end) = self.ends().await?;
+        if !(first..=end).contains(&next) {
+            let (shown, last) = (self.shown(), next - 1);
+            return Err(Fault::Halted(match next < first {
+                true => format!(
+                    "{shown} begins with {first}, and the destination has messages up to {last}: Kafka has deleted what \
+                     is between. Go on with --begin-at oldest"
+                ),
+                false => format!(
+                    "{shown} ends before {end}, and the destination has messages up to {last}: Kafka has lost records. \
+                     Remove the mark, and begin with --begin-at newest"
+                ),
+            }));
+        }
+        let consumer = Arc::new(self.consumer().await?);
+        let topic = &self.topic.settings.topic;
+        consumer.seek(topic, self.number, next).await.map_err(|error| fault_of(&error))?;
+        let (sender, fetched) = mpsc::channel(WAITING_MAX);
+        let feed = Feed {
+            consumer: consumer.clone(),
+            topic: topic.clone(),
+            number: self.number,
+            id: self.id.clone(),
+            last: next - 1,
+        };
+        tokio::spawn(feed.run(sender));
+        self.reading = Some(Reading { consumer, fetched, ready: VecDeque::new(), reached: None });
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<Event, Fault> {
+        loop {
+            let ended = || Fault::Later("the partition is not read".to_owned());
+            let reading = self.reading.as_mut().ok_or_else(ended)?;
+            if let Some(event) = reading.event(&self.topic.settings) {
+                return Ok(event);
+            }
+            self.is_own()?;
+            let reading = self.reading.as_mut().ok_or_else(ended)?;
+            tokio::select! {
+                biased;
+                _ = self.now.changed() => {}
+                fetched = reading.fetched.recv() => {
+                    let Fetched { records, reached } = fetched.ok_or_else(ended)??;
+                    let last = records.last().map(|record| record.offset);
+                    reading.reached = (last != Some(reached)).then_some(reached);
+                    reading.ready = records.into();
+                }
+            }
+        }
+    }
+
+    fn confirm(&mut self, position: &str) {
+        if let Ok(offset) = offset(position) {
+            self.topic.commits.lock().insert(self.number, offset + 1);
+        }
+    }
+
+    async fn health(&mut self, read: &str) -> Result<Health, Fault> {
+        self.is_own()?;
+        let (first, end) = self.ends().await?;
+        let next = if read.is_empty() { first } else { offset(read)? + 1 };
+        let lag = u64::try_from(end - next).unwrap_or(0);
+        Ok(Health { lag, problem: None, halted: None })
+    }
+
+    async fn check(&mut self) -> Vec<Finding> {
+        let mut tries = 1..TRIES;
+        let problem = loop {
+            match self.examine().await {
+                Ok(()) => break None,
+                // Such as a coordinator that the first question of the cluster creates.
+                Err(Fault::Later(_)) if tries.next().is_some() => sleep(AGAIN).await,
+                Err(fault) => break Some(fault.to_string()),
+            }
+        };
+        vec![(format!("partition {}, group {}", self.shown(), self.topic.group()), problem)]
+    }
+
+    fn number(&self, position: &str) -> f64 {
+        offset(position).map_or(0.0, |offset| offset as f64)
+    }
+
+    fn unit(&self) -> &'static str {
+        "records"
+    }
+}
+
+impl Partition {
+    /// Asks for all that a run asks for, and reads.
+    async fn examine(&mut self) -> Result<(), Fault> {
+        let (first, _) = self.ends().await?;
+        self.committed().await?;
+        let consumer = self.consumer().await?;
+        let topic = &self.topic.settings.topic;
+        let sought = consumer.seek(topic, self.number, first).await;
+        sought.map_err(|error| fault_of(&error))?;
+        let polled = consumer.poll(Duration::from_millis(1)).await;
+        let _ = consumer.close().await;
+        polled.map(drop).map_err(|error| fault_of(&error))
+    }
+}
+
+/// Fetches ahead in a task of its own, while records are sent.
+struct Feed {
+    consumer: Arc<Consumer>,
+    topic: String,
+    number: i32,
+    id: String,
+    /// The last offset that was read.
+    last: i64,
+}
+
+impl Feed {
+    /// Reads until the receiver is gone or there is an error, and says which.
+    async fn run(mut self, sender: mpsc::Sender<Result<Fetched, Fault>>) {
+        tokio::select! {
+            fault = self.read(&sender) => drop(sender.send(Err(fault)).await),
+            () = sender.closed() => {}
+        }
+        let _ = self.consumer.close().await;
+    }
+
+    async fn read(&mut self, sender: &mpsc::Sender<Result<Fetched, Fault>>) -> Fault {
+        loop {
+            let fetched = match self.fetch().await {
+                Ok(fetched) => fetched,
+                Err(fault) => return fault,
+            };
+            if fetched.reached > self.last {
+                self.last = fetched.reached;
+                let _ = sender.send(Ok(fetched)).await;
+            }
+        }
+    }
+
+    async fn fetch(&self) -> Result<Fetched, Fault> {
+        let Feed { consumer, topic, number, id, last } = self;
+        let records = match consumer.poll(POLL).await {
+            // The next pass says what is gone.
+            Err(KrafkaError::NoOffset { .. }) => {
+                return Err(Fault::Later(format!("{topic}/{number} has no offset {}", last + 1)));
+            }
+            records => records.map_err(|error| fault_of(&error))?,
+        };
+        // Its client has noticed by itself if a topic of the same name is another one now. The id never changes back.
+        let known = consumer.fetch_metadata(None).await.map_err(|error| fault_of(&error))?;
+        if let Some(found) = known.topics.iter().find(|found| found.name == *topic)
+            && id_of(found) != *id
+        {
+            return Err(Fault::Later(format!("topic {topic} was created again")));
+        }
+        let next = consumer.position(topic, *number).await.unwrap_or(last + 1);
+        let mut offsets = records.iter().map(|record| record.offset);
+        if next <= *last || offsets.any(|offset| offset <= *last) {
+            return Err(Fault::Halted(format!(
+                "Kafka has lost records of {topic}/{number} that were read already, before {}",
+                last + 1
+            )));
+        }
+        Ok(Fetched { records, reached: next - 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_sort_as_offsets() {
+        let offsets = [-1, 0, 9, 10, 1_200, i64::MAX];
+        let positions = offsets.map(position);
+        assert!(positions.is_sorted() && positions[4] == "0000000000000001200", "{positions:?}");
+        assert_eq!(positions.each_ref().map(|text| offset(text).unwrap()), offsets);
+        for wrong in ["", "-2", "x", "00000001-0/1-2"] {
+            assert!(offset(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Messages of a destination into a topic: takes them as a consumer, writes them, and accepts the last of each lane.
+//!
+//! Kafka may have a message more than once: what was written and not accepted in time comes again. Writing ends before the
+//! lease does, by the clock of this process, so that another consumer is not overtaken by this one.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use client::{Call, Service, paths::path_of};
+use metrics::counter;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Cluster, check_topic,
+    delivery::{Delivery, Outcome, Taken},
+    writer::Writer,
+};
+use crate::{
+    board::{Board, State},
+    outlet::fault_of,
+    source::{Fault, Finding},
+};
+
+/// The most messages to take at once.
+const TAKE_MAX: usize = 1_000;
+/// The longest wait for messages. A third of the lease, if that is less: the lease counts from the call.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// The wait before the next try.
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_HALTED: Duration = Duration::from_secs(5);
+const AGAIN_REPORT: Duration = Duration::from_millis(200);
+
+const SENT: &str = "reseq_connect_sent_total";
+const REFUSED: &str = "reseq_connect_refused_total";
+const RETURNED: &str = "reseq_connect_returned_total";
+
+/// A section `[[sink]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    pub name: String,
+    destination: String,
+    kafka: Target,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Target {
+    topic: String,
+}
+
+impl Settings {
+    /// The error names the field.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.destination.parse::<domain::DestinationName>()?;
+        check_topic(&self.kafka.topic)
+    }
+}
+
+/// One sink on its way.
+pub struct Sink {
+    pub settings: Settings,
+    pub service: Arc<Service>,
+    pub board: Arc<Board>,
+    pub shutdown: CancellationToken,
+}
+
+impl Sink {
+    /// Runs until the process stops.
+    pub async fn run(self, cluster: Cluster) {
+        let name = &self.settings.name;
+        [SENT, REFUSED, RETURNED].into_iter().for_each(|counter| self.count(counter, 0));
+        let mut writer = Writer::new(&cluster, &self.settings.kafka.topic);
+        let mut lease = Duration::ZERO;
+        while !self.shutdown.is_cancelled() {
+            let (state, wait) = match self.turn(&mut writer, &mut lease).await {
+                Ok(()) => (State::Running, Duration::ZERO),
+                Err(Fault::Halted(why)) => (State::Halted(why), AGAIN_HALTED),
+                Err(fault) => (State::Waiting(fault.to_string()), AGAIN),
+            };
+            self.board.set(name, state);
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = self.shutdown.cancelled() => {}
+            }
+        }
+        writer.stop().await;
+        tracing::info!(sink = name, "drained");
+    }
+
+    fn count(&self, name: &'static str, count: usize) {
+        counter!(name, "source" => self.settings.name.clone()).increment(count as u64);
+    }
+
+    /// Takes messages, writes them, and reports.
+    async fn turn(&self, writer: &mut Writer, lease: &mut Duration) -> Result<(), Fault> {
+        // Nothing is taken that cannot be written.
+        writer.ready().await?;
+        let began = Instant::now();
+        let Taken { lease_ms, deliveries } = tokio::select! {
+            taken = self.take(*lease / 3) => taken?,
+            // Reseq notices that its answer did not arrive, and gives back what it may have given.
+            () = self.shutdown.cancelled() => return Ok(()),
+        };
+        *lease = Duration::from_millis(lease_ms);
+        let outcomes = writer.write(&deliveries, began + *lease * 8 / 10).await;
+        self.report(&deliveries, outcomes, began + *lease).await
+    }
+
+    async fn take(&self, wait: Duration) -> Result<Taken, Fault> {
+        let Settings { name, destination, .. } = &self.settings;
+        let wait = wait.min(WAIT_MAX).as_millis() as u64;
+        let request = json!({"max": TAKE_MAX, "wait_ms": wait, "consumer": name});
+        let path = path_of(destination, "consume");
+        let answer = self.service.call(Call::post(&path, &request)).await;
+        let answer = answer.map_err(|error| fault_of(destination, &error))?;
+        serde_json::from_str(&answer.text)
+            .map_err(|error| Fault::Later(format!("the answer of {path}: {error}")))
+    }
+
+    /// Accepts what was written, returns what was not, and refuses what Kafka refuses. A lane that is not reported comes
+    /// again when its lease has ended.
+    async fn report(
+        &self,
+        deliveries: &[Delivery],
+        outcomes: Vec<Outcome>,
+        until: Instant,
+    ) -> Result<(), Fault> {
+        let (mut accept, mut refuse, mut requeue) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut fault, mut sent) = (None, 0);
+        for (delivery, outcome) in deliveries.iter().zip(outcomes) {
+            let (lane, token) = (delivery.lane.as_str(), &delivery.token);
+            if refuse.contains_key(lane) || requeue.contains_key(lane) {
+                continue;
+            }
+            match outcome {
+                Outcome::Written => {
+                    sent += 1;
+                    accept.insert(lane, json!({"token": token}));
+                }
+                Outcome::Refused(why) => {
+                    let Settings { name, destination, .. } = &self.settings;
+                    tracing::error!(sink = name, destination, delivery.sequence, why, "refused");
+                    refuse.insert(lane, json!({"token": token, "error": why, "final": true}));
+                }
+                Outcome::Open(why) => {
+                    fault = fault.or(Some(why));
+                    requeue.insert(lane, json!({"token": token}));
+                }
+            }
+        }
+        self.tell("accept", accept, until).await?;
+        self.count(SENT, sent);
+        self.count(REFUSED, refuse.len());
+        self.count(RETURNED, requeue.len());
+        self.tell("refuse", refuse, until).await?;
+        self.tell("requeue", requeue, until).await?;
+        fault.map_or(Ok(()), Err)
+    }
+
+    /// Tells Reseq, again and again until there is an answer or the lease ends.
+    async fn tell(
+        &self,
+        what: &str,
+        items: BTreeMap<&str, Value>,
+        until: Instant,
+    ) -> Result<(), Fault> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let items: Vec<Value> = items.into_values().collect();
+        let (path, body) = (format!("/v1/deliveries/{what}"), json!({"items": items}));
+        loop {
+            let fault = match timeout_at(until, self.service.call(Call::post(&path, &body))).await {
+                Ok(Ok(answer)) => {
+                    let results = answer["results"].as_array().into_iter().flatten();
+                    let stale = results.filter(|result| result["status"] == "stale_lease").count();
+                    if stale > 0 {
+                        // Another consumer has had their messages meanwhile, or they come again.
+                        tracing::warn!(sink = self.settings.name, what, stale, "leases had ended");
+                    }
+                    return Ok(());
+                }
+                Ok(Err(error)) => fault_of(&self.settings.destination, &error),
+                Err(_) => Fault::Later(format!("no answer to {what} before the lease ended")),
+            };
+            if matches!(fault, Fault::Halted(_)) || Instant::now() + AGAIN_REPORT >= until {
+                return Err(fault);
+            }
+            sleep(AGAIN_REPORT).await;
+        }
+    }
+}
+
+/// Whether a sink has all that it needs. Changes nothing.
+pub async fn check_sink(settings: &Settings, cluster: &Cluster, service: &Service) -> Vec<Finding> {
+    let Settings { destination, kafka: Target { topic }, .. } = settings;
+    let fault = |error| fault_of(destination, &error);
+    let answer = service.call(Call::get(&path_of(destination, ""))).await.map_err(fault);
+    let kind = answer.and_then(|answer| match &answer["delivery"]["kind"] {
+        kind if kind == "pull" => Ok(()),
+        kind => Err(Fault::Halted(format!("delivery.kind is {kind}; it must be \"pull\""))),
+    });
+    // No lease has this token: with the right to consume, it is only stale.
+    let items = json!({"items": [{"token": "check"}]});
+    let right = service.call(Call::post("/v1/deliveries/accept", &items)).await.map_err(fault);
+    [
+        (format!("destination {destination} at {}", service.url()), kind),
+        ("right to consume".to_owned(), right.map(drop)),
+        (format!("topic {topic}"), Writer::new(cluster, topic).ready().await),
+    ]
+    .map(|(what, result)| (what, result.err().map(|fault| fault.to_string())))
+    .into()
+}

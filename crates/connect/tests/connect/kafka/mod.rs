@@ -1,0 +1,7 @@
+//! Kafka as a source and as a sink.
+
+mod broker;
+mod faults;
+mod sink;
+mod source;
+mod storms;

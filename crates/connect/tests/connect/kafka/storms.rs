@@ -1,0 +1,215 @@
+//! Everything is killed under load: nothing is lost, nothing is twice, each key is in the order of Kafka.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use krafka::Record;
+use reseq_testing::support::{power::PoweredRedis, redis::TestRedis, wait::eventually};
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use super::broker::{Kafka, kafka, pair};
+use crate::{
+    connector::Connector,
+    reseq::{Reseq, kills},
+    world::by_key,
+};
+
+/// Waits until this many more messages have arrived.
+pub async fn goes_on(reseq: &Reseq, count: u64) {
+    let before = reseq.count("erp").await;
+    eventually("messages arrive", async || match reseq.count("erp").await {
+        found if found >= before + count => Ok(()),
+        found => Err(format!("{found}, before {before}")),
+    })
+    .await;
+}
+
+/// A writer of records with 20 keys.
+struct Load {
+    ends: Arc<AtomicBool>,
+    written: Arc<AtomicU64>,
+    writer: JoinHandle<()>,
+}
+
+impl Load {
+    fn start(kafka: &Kafka, topic: &'static str) -> Load {
+        let (ends, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let address = format!("127.0.0.1:{}", kafka.port);
+        let (stop, count) = (ends.clone(), written.clone());
+        let writer = tokio::spawn(async move {
+            let client = krafka::Kafka::builder(address).connect().await.unwrap();
+            let producer = client.producer().build().await.unwrap();
+            let mut number = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                let mut handles = Vec::new();
+                for _ in 0..20 {
+                    number += 1;
+                    let record = Record::new(topic, number.to_string());
+                    let record = record.key(format!("k{}", number * 7919 % 20));
+                    // What has no answer is perhaps written: Kafka itself says so later.
+                    handles.extend(producer.enqueue(record).await);
+                }
+                for handle in handles {
+                    let is_written = handle.await.is_ok();
+                    count.fetch_add(u64::from(is_written), Ordering::Relaxed);
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        });
+        Load { ends, written, writer }
+    }
+
+    /// Ends the writer, and says how many records it knows to be written.
+    async fn end(self) -> u64 {
+        self.ends.store(true, Ordering::Relaxed);
+        self.writer.await.unwrap();
+        self.written.load(Ordering::Relaxed)
+    }
+}
+
+/// Checks that Reseq has all that Kafka's own consumer reads, once, and each key in order.
+async fn has_all(reseq: &Reseq, kafka: &Kafka, topic: &str, written: u64) {
+    let count = kafka.end_of(topic).await;
+    assert!(count >= written && written > 0, "{count} of {written}");
+    reseq.has("erp", count).await;
+    let lines = kafka.reads(topic, count as usize, false).await;
+    let taken = reseq.take("erp", count as usize).await;
+    let row = |message: &Value| {
+        (message["key"].as_str().unwrap().to_owned(), message["body"].as_u64().unwrap())
+    };
+    assert_eq!(by_key(taken.iter().map(row)), by_key(lines.iter().map(|line| pair(line))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topic_arrives_in_order_through_kills() {
+    let (redis, kafka) = (TestRedis::start().await, Kafka::start().await);
+    kafka.create("kills", 3, &[]).await;
+    let mut reseq = Reseq::start(redis.url(), &["erp"]).await;
+    let mut connector = kafka.source(&reseq, "kills", "", "");
+    connector.start(&[]);
+    connector.is_ready().await;
+    let load = Load::start(&kafka, "kills");
+    for _ in 0..kills() {
+        goes_on(&reseq, 100).await;
+        connector.kill();
+        connector.start(&[]);
+        goes_on(&reseq, 100).await;
+        reseq.pod.kill();
+        reseq.pod.restart().await;
+        goes_on(&reseq, 100).await;
+        redis.kill_and_restart().await;
+        goes_on(&reseq, 100).await;
+        kafka.kill();
+        kafka.restart().await;
+    }
+    goes_on(&reseq, 100).await;
+    let written = load.end().await;
+    has_all(&reseq, &kafka, "kills", written).await;
+    connector.drains().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_tail_of_redis_is_read_again_from_kafka() {
+    let (mut redis, kafka) = (PoweredRedis::start("everysec").await, kafka().await);
+    kafka.create("tails", 3, &[]).await;
+    let reseq = Reseq::start(redis.url(), &["erp"]).await;
+    let mut connector = kafka.source(&reseq, "tails", "", "");
+    connector.start(&[]);
+    connector.is_ready().await;
+    redis.synced().await;
+    let load = Load::start(kafka, "tails");
+    // The marks of all partitions must be there before the first cut.
+    goes_on(&reseq, 200).await;
+    redis.synced().await;
+    let mut losses = 0;
+    for _ in 0..4 * kills() {
+        goes_on(&reseq, 200).await;
+        // Right after a sync, a cut loses nothing.
+        losses += usize::from(redis.cut().bytes > 0);
+        redis.restart().await;
+        goes_on(&reseq, 100).await;
+        if losses == kills() {
+            break;
+        }
+    }
+    assert_eq!(losses, kills(), "the cuts lost nothing");
+    let written = load.end().await;
+    has_all(&reseq, kafka, "tails", written).await;
+    assert!(connector.log().contains("rewinding"), "{}", connector.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connectors_that_join_and_leave_share_the_partitions() {
+    let (redis, kafka) = (TestRedis::start().await, kafka().await);
+    kafka.create("rebalances", 8, &[]).await;
+    let reseq = Reseq::start(redis.url(), &["erp"]).await;
+    let mut connectors: Vec<Connector> =
+        (0..4).map(|_| kafka.source(&reseq, "rebalances", "", "")).collect();
+    connectors[0].start(&[]);
+    connectors[0].is_ready().await;
+    let load = Load::start(kafka, "rebalances");
+    for round in 0..kills() {
+        for connector in &mut connectors[1..] {
+            connector.start(&[]);
+            goes_on(&reseq, 50).await;
+        }
+        // All of them read some of the partitions.
+        for connector in &connectors {
+            let name = "reseq_connect_accepted_total";
+            eventually("the connector reads", async || match connector.total(name).await {
+                count if count > 0.0 => Ok(()),
+                _ => Err(connector.log()),
+            })
+            .await;
+        }
+        for (index, connector) in connectors[1..].iter_mut().enumerate() {
+            match (round + index) % 2 {
+                0 => connector.kill(),
+                _ => connector.drains().await,
+            }
+            goes_on(&reseq, 50).await;
+        }
+    }
+    let written = load.end().await;
+    has_all(&reseq, kafka, "rebalances", written).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frozen_connector_wakes_up_late_and_changes_nothing() {
+    let (redis, kafka) = (TestRedis::start().await, kafka().await);
+    kafka.create("zombies", 2, &[]).await;
+    let reseq = Reseq::start(redis.url(), &["erp"]).await;
+    let mut both =
+        [kafka.source(&reseq, "zombies", "", ""), kafka.source(&reseq, "zombies", "", "")];
+    both[0].start(&[]);
+    both[0].is_ready().await;
+    both[1].start(&[]);
+    let load = Load::start(kafka, "zombies");
+    for round in 0..kills() {
+        goes_on(&reseq, 100).await;
+        let (frozen, other) = (&both[round % 2], &both[(round + 1) % 2]);
+        frozen.signal(Signal::STOP);
+        // The group gives its partitions to the other one, after the session time-out.
+        eventually("the other one reads both partitions", async || {
+            let owned = other.metric("reseq_connect_partitions").await;
+            if owned == 2.0 { Ok(()) } else { Err(format!("{owned}: {}", other.log())) }
+        })
+        .await;
+        goes_on(&reseq, 100).await;
+        frozen.signal(Signal::CONT);
+        eventually("both have one partition", async || {
+            let owned = [
+                frozen.metric("reseq_connect_partitions").await,
+                other.metric("reseq_connect_partitions").await,
+            ];
+            if owned == [1.0, 1.0] { Ok(()) } else { Err(format!("{owned:?}")) }
+        })
+        .await;
+    }
+    let written = load.end().await;
+    has_all(&reseq, kafka, "zombies", written).await;
+}
