@@ -93,8 +93,7 @@ local function settle()
   forget_settled(key_destination, key_messages, key_log, key_log_order, definition, left, settled_bytes, excess)
   if attempts_kept then redis.call('HDEL', key_attempts, unpack(left)) end
   remove_from_sets()
-  redis.call('ZREM', key_lanes, unpack(left))
-  if redis.call('EXISTS', key_lanes) == 0 then redis.call('ZREM', key_releasable, destination) end
+  move_hints(key_releasable, key_lanes, destination, 'none', {}, left)
   return true
 end
 

@@ -872,8 +872,9 @@ end",
     bug(
         "without ordering, the fast path of release forgets that other messages may leave",
         "release_each_fast",
-        "if redis.call('EXISTS', key_lanes) == 0 then redis.call('ZREM', key_releasable, destination) end",
-        "redis.call('ZREM', key_releasable, destination)",
+        "move_hints(key_releasable, key_lanes, destination, 'none', {}, left)",
+        "redis.call('ZREM', key_lanes, unpack(left))
+redis.call('ZREM', key_releasable, destination)",
     ),
     bug(
         "a message of a destination that is being removed is handed over",

@@ -222,6 +222,7 @@ async fn each_example_of_the_reference_is_run_and_is_right() {
 
     // The unit tests of reseq-connect read its configuration (`crates/connect/src/settings.rs`).
     examples.next("connect", "toml");
+    examples.next("connect", "toml");
 
     // Another test covers the rules of a Redis user (`interfaces::rights`).
     let left: BTreeSet<&str> = examples.0.iter().map(|one| one.text.as_str()).collect();

@@ -52,11 +52,7 @@ impl FairQueue {
         self.had.insert(name.clone(), had);
         let weights = self.weights;
         self.weights -= u64::from(weight);
-        if self.had.len() > REMEMBERED_MAX + self.queue.len() {
-            let level = self.level;
-            self.had.retain(|_, had| *had > level);
-            self.claiming.retain(|name| self.had.contains_key(name));
-        }
+        self.forget();
         Some((name, weights))
     }
 
@@ -68,6 +64,24 @@ impl FairQueue {
     /// The destinations in the queue, the next first.
     pub(super) fn names(&self) -> impl Iterator<Item = &DestinationName> {
         self.queue.values().map(|(name, _)| name)
+    }
+
+    /// Charges the destination for the slots of messages that begin on arrival. Nothing else wants them, so it is the one
+    /// being served: others start at its level.
+    pub(super) fn arrived(&mut self, destination: &Destination, slots: usize) {
+        let had = self.had.get(&destination.name).copied().unwrap_or_default().max(self.level);
+        self.level = had;
+        self.had.insert(destination.name.clone(), had + cost(destination, slots));
+        self.forget();
+    }
+
+    /// Forgets what says nothing, if it is much.
+    fn forget(&mut self) {
+        if self.had.len() > REMEMBERED_MAX + self.queue.len() {
+            let level = self.level;
+            self.had.retain(|_, had| *had > level);
+            self.claiming.retain(|name| self.had.contains_key(name));
+        }
     }
 
     /// Charges the destination for slots.
@@ -168,6 +182,39 @@ mod tests {
         queue.took(&light, 200);
         push(&mut queue, &[&light]);
         assert_eq!(queue.pop().unwrap().0, heavy.name);
+    }
+
+    #[test]
+    fn arrivals_that_begin_at_once_are_neither_debt_nor_credit() {
+        let (a, b) = (destination("a", 1), destination("b", 1));
+        let served = |queue: &mut FairQueue| {
+            let mut served = String::new();
+            push(queue, &[&a, &b]);
+            for _ in 0..8 {
+                let (name, _) = queue.pop().unwrap();
+                served += name.as_str();
+                let one = if name == a.name { &a } else { &b };
+                queue.took(one, 1);
+                push(queue, &[one]);
+            }
+            served
+        };
+        let mut busy = FairQueue::default();
+        (0..1000).for_each(|_| busy.arrived(&a, 1));
+        assert!(["abababab", "babababa"].contains(&&*served(&mut busy)));
+        let mut idle = FairQueue::default();
+        idle.arrived(&a, 1);
+        for _ in 0..1000 {
+            push(&mut idle, &[&b]);
+            idle.pop().unwrap();
+            idle.took(&b, 1);
+        }
+        let served = served(&mut idle);
+        assert!(!served.contains("aaa") && !served.contains("bbb"), "{served}");
+        for number in 0..3 * REMEMBERED_MAX {
+            busy.arrived(&destination(&format!("d{number}"), 1), 1);
+        }
+        assert!(busy.had.len() <= REMEMBERED_MAX + 1);
     }
 
     #[test]

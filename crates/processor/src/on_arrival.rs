@@ -52,25 +52,24 @@ impl Taker for OnArrival {
         if !needs_processing || entry.claimers() != Claimers::Builtin || entry.paused.processing {
             return None;
         }
-        let running = self.0.lock().clone()?;
+        // The token is taken under the lock: a processor that has closed this waits for it.
+        let (running, task) = {
+            let running = self.0.lock();
+            let running = running.as_ref()?;
+            (running.clone(), running.attempts.tasks.token())
+        };
         // A transform of the user's may panic. That must end the processor, and not what ingest does.
         let most = catch_unwind(AssertUnwindSafe(|| running.attempts.at_once_max(entry))).ok()?;
-        let mut slots = running.slots.of(Class::of(destination)).lock();
-        let room = most.saturating_sub(slots.shares.taken_by(&destination.name));
-        let room = room.min(slots.shares.weighted_room(
-            &destination.name,
-            destination.weight,
-            false,
-            false,
-        ));
-        // Those in the queue were first.
-        if !slots.queue.is_empty() || room < count {
+        if !running.slots.of(Class::of(destination)).lock().reserve(destination, most, count) {
             return None;
         }
-        slots.took(destination, count);
-        drop(slots);
-        let task = running.attempts.tasks.token();
-        Some(Box::new(Reserved { running, entry: entry.clone(), slots: count, _task: task }))
+        Some(Box::new(Reserved {
+            running,
+            entry: entry.clone(),
+            slots: count,
+            begun: 0,
+            _task: task,
+        }))
     }
 }
 
@@ -79,6 +78,8 @@ struct Reserved {
     running: Arc<Running>,
     entry: Arc<CatalogEntry>,
     slots: usize,
+    /// How many messages have begun. Each attempt gives its slot back.
+    begun: usize,
     /// The processor does not end before this.
     _task: TaskTrackerToken,
 }
@@ -89,11 +90,9 @@ impl Room for Reserved {
     }
 
     fn take(mut self: Box<Self>, claimed: Claimed) {
-        let started = claimed.messages.len();
-        if started > 0 {
-            // Each attempt gives its slot back.
-            self.slots = self.slots.saturating_sub(started);
-            telemetry::claimed(self.entry.destination.name.as_str(), started);
+        self.begun = claimed.messages.len();
+        if self.begun > 0 {
+            telemetry::claimed(self.entry.destination.name.as_str(), self.begun);
             self.running.attempts.start(&self.entry, claimed, None);
         }
     }
@@ -102,6 +101,7 @@ impl Room for Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         let destination = &self.entry.destination;
-        self.running.slots.of(Class::of(destination)).lock().unused(destination, self.slots);
+        let mut slots = self.running.slots.of(Class::of(destination)).lock();
+        slots.stamped(destination, self.slots, self.begun);
     }
 }

@@ -36,9 +36,37 @@ pub(super) struct OfClass {
     pub(super) shares: Shares<DestinationName>,
     /// Destinations that may have waiting messages, in turn.
     pub(super) queue: FairQueue,
+    /// Slots for messages that are being stamped.
+    pub(super) reserved: usize,
 }
 
 impl OfClass {
+    /// Reserves slots for messages that are being stamped, of which this destination may take `most` more, if nobody else
+    /// waits for slots. A server that does not answer must not keep them all, so a quarter can be reserved.
+    pub(super) fn reserve(&mut self, destination: &Destination, most: usize, slots: usize) -> bool {
+        let quarter = self.shares.all().div_ceil(4);
+        let room = self.shares.weighted_room(&destination.name, destination.weight, false, false);
+        let is_room = slots
+            <= most.saturating_sub(self.shares.taken_by(&destination.name)).min(room)
+            && self.reserved + slots <= quarter
+            && self.queue.is_empty();
+        if is_room {
+            self.shares.take(&destination.name, slots);
+            self.reserved += slots;
+        }
+        is_room
+    }
+
+    /// The messages for these reserved slots were stamped: so many of them begin.
+    pub(super) fn stamped(&mut self, destination: &Destination, slots: usize, begun: usize) {
+        self.reserved -= slots;
+        self.shares.give_back(&destination.name, slots.saturating_sub(begun));
+        self.shares.take(&destination.name, begun.saturating_sub(slots));
+        if begun > 0 {
+            self.queue.arrived(destination, begun);
+        }
+    }
+
     pub(super) fn took(&mut self, destination: &Destination, slots: usize) {
         self.queue.took(destination, slots);
         self.shares.take(&destination.name, slots);
@@ -59,7 +87,11 @@ impl Slots {
     /// This many for transforms that need this machine.
     pub(super) fn new(working: usize) -> Slots {
         let of_class = |all| {
-            Mutex::new(OfClass { shares: Shares::new(all, all), queue: FairQueue::default() })
+            Mutex::new(OfClass {
+                shares: Shares::new(all, all),
+                queue: FairQueue::default(),
+                reserved: 0,
+            })
         };
         Slots(Arc::new([working, CALLING_MAX].map(of_class)))
     }

@@ -105,7 +105,7 @@ pub use transitions::{
     end_session::SESSION_MS_MAX,
     extend::Extension,
     fail::{FAIL_MAX, Failed},
-    ingest::{Ingested, LeaseTerms},
+    ingest::{Ingested, LeaseTerms, Unconfirmed},
     postpone::RefusedHead,
     reap::{Overdue, Reaped},
     release::{LaneRequest, LaneRun, Owner, Released, Settled, WITHDRAWALS_MAX},

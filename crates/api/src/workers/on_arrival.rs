@@ -1,10 +1,18 @@
 //! Gives messages to requests that wait for them as they arrive at this pod. The call that stamps them leases them, so
 //! they need no claim.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::timeout};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::handout::Handed;
 use crate::Api;
@@ -13,6 +21,9 @@ use store::{CatalogEntry, Claimed, Claimers, LeaseTerms, Room, Taker};
 /// How long a request that stops waiting waits for arrivals that are being stamped for it. If they come later, they are
 /// requeued.
 const STAMPED_WITHIN: Duration = Duration::from_secs(1);
+
+/// The longest lease that arrivals get. If the call that stamps them has no answer, they wait until it ends.
+const LEASE_MAX: Duration = Duration::from_secs(60);
 
 /// A request that waits for messages.
 #[derive(Default)]
@@ -23,6 +34,8 @@ pub(super) struct Waiter {
     max: usize,
     terms: LeaseTerms,
     state: Mutex<State>,
+    /// The number of the last reservation.
+    reservations: AtomicU64,
     /// The state has changed.
     changed: Notify,
 }
@@ -34,8 +47,8 @@ enum State {
     #[default]
     Busy,
     Idle,
-    /// Arrivals are being stamped for it.
-    Reserved,
+    /// Arrivals are being stamped for it, by the reservation of this number.
+    Reserved(u64),
     Given(Box<Given>),
 }
 
@@ -58,20 +71,21 @@ impl Waiter {
         *self.state.lock() = State::Idle;
     }
 
-    /// Reserves it for so many arrivals, if it takes them.
-    pub(super) fn reserve(&self, count: usize) -> bool {
+    /// Reserves it for so many arrivals, if it takes them. Returns the number of the reservation.
+    pub(super) fn reserve(&self, count: usize) -> Option<u64> {
         let mut state = self.state.lock();
-        let takes = matches!(*state, State::Idle) && count <= self.max;
-        if takes {
-            *state = State::Reserved;
+        if !matches!(*state, State::Idle) || count > self.max || self.terms.lease > LEASE_MAX {
+            return None;
         }
-        takes
+        let number = self.reservations.fetch_add(1, Ordering::Relaxed) + 1;
+        *state = State::Reserved(number);
+        Some(number)
     }
 
-    /// Ends a reservation.
-    fn settle(&self, next: State) {
+    /// Ends the reservation of this number, unless it has ended.
+    fn settle(&self, number: u64, next: State) {
         let mut state = self.state.lock();
-        if matches!(*state, State::Reserved) {
+        if matches!(*state, State::Reserved(reserved) if reserved == number) {
             *state = next;
             drop(state);
             self.changed.notify_one();
@@ -88,7 +102,7 @@ impl Waiter {
     /// From now on, it takes none. Returns those that it was given.
     pub(super) async fn close(&self) -> Option<Box<Given>> {
         let stamped = async {
-            while matches!(*self.state.lock(), State::Reserved) {
+            while matches!(*self.state.lock(), State::Reserved(_)) {
                 self.changed.notified().await;
             }
         };
@@ -100,7 +114,7 @@ impl Waiter {
     pub(super) fn end(&self) -> Option<Box<Given>> {
         match mem::take(&mut *self.state.lock()) {
             State::Given(given) => Some(given),
-            State::Busy | State::Idle | State::Reserved => None,
+            State::Busy | State::Idle | State::Reserved(_) => None,
         }
     }
 }
@@ -113,8 +127,10 @@ impl Taker for WaitingWorkers {
         if entry.claimers() != Claimers::Worker || entry.paused.processing {
             return None;
         }
-        let waiter = self.0.workers.lines.reserve(&entry.destination.name, count)?;
-        Some(Box::new(Reserved { api: self.0.clone(), entry: entry.clone(), waiter }))
+        let task = self.0.tasks.token();
+        let (waiter, number) = self.0.workers.lines.reserve(&entry.destination.name, count)?;
+        let (api, entry) = (self.0.clone(), entry.clone());
+        Some(Box::new(Reserved { api, entry, waiter, number, _task: task }))
     }
 }
 
@@ -123,6 +139,9 @@ struct Reserved {
     api: Api,
     entry: Arc<CatalogEntry>,
     waiter: Arc<Waiter>,
+    number: u64,
+    /// The process does not end before this.
+    _task: TaskTrackerToken,
 }
 
 impl Room for Reserved {
@@ -137,12 +156,12 @@ impl Room for Reserved {
         let weight = self.entry.destination.weight;
         let mut handed = Handed::new(self.api.clone());
         handed.add(self.entry.clone(), &claimed);
-        self.waiter.settle(State::Given(Box::new(Given { weight, claimed, handed })));
+        self.waiter.settle(self.number, State::Given(Box::new(Given { weight, claimed, handed })));
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.waiter.settle(State::Idle);
+        self.waiter.settle(self.number, State::Idle);
     }
 }

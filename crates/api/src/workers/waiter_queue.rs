@@ -38,10 +38,16 @@ impl WaiterQueues {
         WaiterTicket { queues: self.clone(), names: names.to_vec(), waiter }
     }
 
-    /// The first request in this queue that takes arrivals, so many at once.
-    pub(super) fn reserve(&self, name: &DestinationName, count: usize) -> Option<Arc<Waiter>> {
+    /// Reserves the first request in this queue that takes arrivals, so many at once. Returns it with the number of the
+    /// reservation.
+    pub(super) fn reserve(
+        &self,
+        name: &DestinationName,
+        count: usize,
+    ) -> Option<(Arc<Waiter>, u64)> {
         let waiting = self.waiting.lock();
-        waiting.get(name)?.iter().find(|waiter| waiter.reserve(count)).cloned()
+        let mut all = waiting.get(name)?.iter();
+        all.find_map(|waiter| Some((waiter.clone(), waiter.reserve(count)?)))
     }
 }
 

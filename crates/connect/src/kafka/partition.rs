@@ -211,11 +211,12 @@ impl Partition {
 impl Source for Partition {
     async fn name(&mut self) -> Result<String, Fault> {
         self.reading = None;
+        // After a failure, secrets and certificates are read again.
+        self.kafka = None;
         let id = self.own_id();
         if matches!(id, Err(Fault::Standby(_))) {
             let label = format!("{}/{}", self.topic.name, self.number);
             metrics::gauge!("reseq_connect_lag", "source" => label).set(0.0);
-            self.kafka = None;
         }
         self.id = id?;
         Ok(format!("{}/{}@{}", self.topic.name, self.number, self.id))

@@ -50,9 +50,11 @@ impl Writer {
                 builder.build().await.map_err(|error| fault_of(&error))?
             }
         };
-        let producer = self.producer.insert(producer);
         let found = producer.partitions_for(&self.topic).await;
-        found.map(drop).map_err(|error| fault_of(&error))
+        found.map_err(|error| fault_of(&error))?;
+        // Otherwise the next one is made with the secrets and certificates of then.
+        self.producer = Some(producer);
+        Ok(())
     }
 
     /// Nothing that was handed over is written from now on, except what is on its way.

@@ -6,18 +6,21 @@ use tokio::time::Instant;
 
 use super::{CopyResult, Job, Session};
 use crate::{MemoryBudget, Outcome, Receipt, Refusal, Watermark, options};
-use domain::{Arrival, Durability, Ordering, TransformKind};
+use domain::{Arrival, Durability, LeaseToken, Ordering, TransformKind};
 use faults::{
     pause::{Point, point},
     planted,
 };
 use store::{
     Catalog, CatalogEntry, Claimed, DueTimer, Ingested, LeaseTerms, Room, Store, StoreError, Taker,
-    chunks_by_size, retry_until, server_clock,
+    Unconfirmed, chunks_by_size, retry_until, server_clock,
 };
 
 /// The most bytes of bodies in one call (at least one message is taken).
 const CALL_BYTES_MAX: usize = 4 << 20;
+
+/// How long to try to requeue messages whose call was given up. After that, their leases expire.
+const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Stamps the arrivals of all destinations; of each, one call at a time.
 pub(super) struct Stamping {
@@ -159,7 +162,7 @@ impl Stamping {
     /// Makes a call, and repeats it until `deadline` if Redis does not answer.
     async fn call(
         &self,
-        entry: &CatalogEntry,
+        entry: &Arc<CatalogEntry>,
         arrivals: &[&Arrival],
         deadline: Instant,
         terms: Option<&LeaseTerms>,
@@ -168,6 +171,8 @@ impl Stamping {
         let (caller, epoch) =
             (store.take_caller(entry.partition, Some(name)), store.message_epoch(entry));
         let bytes = arrivals.iter().map(|arrival| arrival.message.body.bytes.len()).sum();
+        let unconfirmed = Unconfirmed::default();
+        let terms = terms.map(|terms| (terms, &unconfirmed));
         let call = || async {
             // Not through the retries: others' calls wait for this room.
             let _room = self.memory.take_call(bytes).await;
@@ -188,6 +193,10 @@ impl Stamping {
             }
         };
         store.put_back_caller(entry.partition, caller, given_up);
+        let leases = unconfirmed.into_inner();
+        if given_up.is_some() && !leases.is_empty() {
+            tokio::spawn(requeue(store.clone(), entry.clone(), leases));
+        }
         if let Ok((ingested, _)) = &answer {
             let is_new = |one: &&Ingested| matches!(one, Ingested::Stamped(_));
             let stamped = ingested.iter().filter(is_new).count();
@@ -237,6 +246,17 @@ impl Stamping {
         }
         outcome
     }
+}
+
+/// Requeues messages that are stored, and whose call was given up for want of a confirmation: nobody processes them.
+async fn requeue(store: Store, entry: Arc<CatalogEntry>, leases: Vec<LeaseToken>) {
+    let caller = store.take_caller(entry.partition, None);
+    let requeue = || store.requeue(&caller, &entry, &leases);
+    if let Err(error) = retry_until(Some(Instant::now() + REQUEUE_WITHIN), requeue).await {
+        tracing::debug!(%error, "cannot requeue messages; their leases will expire");
+    }
+    caller.give_up();
+    store.put_back_caller(entry.partition, caller, None);
 }
 
 fn note_span(entry: &CatalogEntry, arrival: &Arrival, outcome: &Outcome) {

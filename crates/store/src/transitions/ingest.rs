@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 
 pub use answer::Ingested;
 use answer::read_answer;
-pub use leased::LeaseTerms;
 use leased::Wanted;
+pub use leased::{LeaseTerms, Unconfirmed};
 
 use super::{ingest_fast, ingest_ready_fast};
 use crate::{
@@ -136,7 +136,7 @@ struct Batch<'a> {
     sources: Vec<SourceRow<'a>>,
     accounted_bytes_sum: u64,
     bodies: Vec<BodyOutOfLine>,
-    wanted: &'a Wanted,
+    wanted: &'a Wanted<'a>,
 }
 
 impl<'a> Batch<'a> {
@@ -144,7 +144,7 @@ impl<'a> Batch<'a> {
         (call_sequence, entry): (&'a CallSequence, &'a CatalogEntry),
         (epoch, schema): (Epoch, u32),
         arrivals: &'a [&'a Arrival],
-        wanted: &'a Wanted,
+        wanted: &'a Wanted<'a>,
     ) -> Batch<'a> {
         let mut batch = Batch {
             call_sequence,
@@ -275,20 +275,22 @@ impl Store {
     }
 
     /// The same. If no message waits for its processing, it leases those that have to be processed now on these terms.
+    /// Leases of messages that are not confirmed are left in [`Unconfirmed`]: whoever gives the call up requeues them.
     pub async fn ingest_leasing(
         &self,
         call_sequence: &CallSequence,
         entry: &CatalogEntry,
         epoch: Epoch,
         arrivals: &[&Arrival],
-        terms: Option<&LeaseTerms>,
+        terms: Option<(&LeaseTerms, &Unconfirmed)>,
     ) -> Result<(Vec<Ingested>, Claimed), StoreError> {
         // Only a claim can keep a rate.
         let has_rate = entry.destination.transform.rate_per_second_max > 0;
         let terms = terms.filter(|_| !has_rate);
-        let wanted = &terms.map_or_else(Wanted::default, |terms| Wanted {
+        let wanted = &terms.map_or_else(Wanted::default, |(terms, unconfirmed)| Wanted {
             secret: LeaseToken::secret_of(&self.random_of(call_sequence), terms.holder.as_ref()),
             lease_ms: terms.lease.as_millis() as u64,
+            unconfirmed: Some(unconfirmed),
         });
         let call = |schema| async move {
             let batch = Batch::of((call_sequence, entry), (epoch, schema), arrivals, wanted);
@@ -391,7 +393,7 @@ impl Store {
         entry: &CatalogEntry,
         epoch: Epoch,
         arrivals: &[&Arrival],
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
     ) -> Result<(Vec<Ingested>, Claimed), StoreError> {
         call.of_messages(arrivals.len());
         let level = entry.destination.durability;
@@ -404,9 +406,13 @@ impl Store {
         let (ingested, leased) = read_answer(answer, epoch, arrivals.len())?;
         // Refused arrivals promise nothing, so they need no confirmation.
         let promises = |one| matches!(one, &Ingested::Stamped(_) | &Ingested::Duplicate(..));
+        let leased = leased.map(|leased| leased.claimed(entry, wanted, &ingested, arrivals));
+        let leased = leased.unwrap_or_default();
         if confirmed || !ingested.iter().any(promises) {
-            let leased = leased.map(|leased| leased.claimed(entry, wanted, &ingested, arrivals));
-            return Ok((ingested, leased.unwrap_or_default()));
+            return Ok((ingested, leased));
+        }
+        if let Some(unconfirmed) = wanted.unconfirmed {
+            *unconfirmed.lock() = leased.messages.into_iter().map(|(token, _)| token).collect();
         }
         Err(StoreError::Unconfirmed(format!("the messages are not yet {level}")))
     }

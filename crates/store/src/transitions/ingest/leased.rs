@@ -5,6 +5,8 @@ use std::{sync::Arc, time::Duration};
 use super::Ingested;
 use crate::{CatalogEntry, Claimed, StoreError, calls::unexpected, record};
 use domain::{Arrival, LeaseToken, Ordering, Sequence, WorkerName};
+use parking_lot::Mutex;
+use redis_client::server_clock_ms;
 
 /// The terms of a lease.
 #[derive(Debug, Clone, Default)]
@@ -15,11 +17,15 @@ pub struct LeaseTerms {
     pub lease: Duration,
 }
 
+/// The leases that a call has got without the confirmation of its messages.
+pub type Unconfirmed = Mutex<Vec<LeaseToken>>;
+
 /// The leases that a call asks for: none with an empty secret.
 #[derive(Default)]
-pub(super) struct Wanted {
+pub(super) struct Wanted<'a> {
     pub secret: Arc<str>,
     pub lease_ms: u64,
+    pub unconfirmed: Option<&'a Unconfirmed>,
 }
 
 /// What the script says of the arrivals that it has leased.
@@ -44,10 +50,14 @@ impl Leased {
     pub(super) fn claimed(
         self,
         entry: &CatalogEntry,
-        wanted: &Wanted,
+        wanted: &Wanted<'_>,
         ingested: &[Ingested],
         arrivals: &[&Arrival],
     ) -> Claimed {
+        // After a call that was repeated for long, others may have them.
+        if self.deadline_ms <= server_clock_ms() {
+            return Claimed::default();
+        }
         let destination = &entry.destination;
         let claimed_ms = self.deadline_ms.saturating_sub(wanted.lease_ms);
         let mut leased = self.messages.into_iter().peekable();

@@ -8,7 +8,7 @@ use domain::{
 use redis_client::ClientError;
 use store::{
     Claimed, Completion, Extension, Failed, LaneRequest as StoreRequest, LeaseTerms, Reaped,
-    RefusedHead, Retry, StoreError, Terms, Who, Withdrawal,
+    RefusedHead, Retry, StoreError, Terms, Unconfirmed, Who, Withdrawal,
 };
 
 use super::{
@@ -69,8 +69,10 @@ impl Real {
                 let terms = leases.then(|| LeaseTerms { holder: store.holder(), lease: LONG });
                 Box::pin(async move {
                     let all: Vec<&Arrival> = arrivals.iter().collect();
+                    let unconfirmed = Unconfirmed::default();
+                    let terms = terms.as_ref().map(|terms| (terms, &unconfirmed));
                     let ingested =
-                        store.ingest_leasing(&caller, &known, epoch, &all, terms.as_ref()).await?;
+                        store.ingest_leasing(&caller, &known, epoch, &all, terms).await?;
                     let told: Told = Box::new(move |real| {
                         let (results, leased) = ingested;
                         let given = real.learn_leased(name, &leased);
