@@ -25,7 +25,7 @@ mkdir man doc
 cp "$ROOT"/reseq{,-connect}.example.toml "$ROOT/CHANGELOG.md" doc/
 ./reseq man man
 {
-  printf '.TH RESEQ-CONNECT 1\n.SH NAME\nreseq-connect \\- copies databases and brokers into Reseq\n.SH SYNOPSIS\n.nf\n'
+  printf '.TH RESEQ-CONNECT 1\n.SH NAME\nreseq-connect \\- copies a Postgres outbox or Kafka into Reseq\n.SH SYNOPSIS\n.nf\n'
   for each in '' run check status; do ./reseq-connect $each --help | sed 's/[\\-]/\\&/g; 1s/^/.PP\n/'; done
 } > man/reseq-connect.1
 for shell in bash zsh fish; do ./reseq completions "$shell" > "reseq.$shell"; done
