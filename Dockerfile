@@ -14,17 +14,18 @@ COPY lua lua
 COPY web/api-docs web/api-docs
 COPY web/console/dist web/console/dist
 COPY scripts/split-debug.sh scripts/
-# The caches keep what has been compiled for the next build. The line tables stay in this stage, in reseq.debug.
+# The caches keep what has been compiled for the next build. The line tables stay in this stage, in *.debug.
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/build/target \
     cargo build --release --locked \
- && scripts/split-debug.sh target/release/reseq \
- && cp target/release/reseq target/release/reseq.debug /usr/local/bin/
-# The files of the image: the program, its libraries with their licences, certificates for https:// receivers and
+ && cargo build --release --locked --package reseq-connect --features reseq-connect/kafka \
+ && for program in reseq reseq-connect; do scripts/split-debug.sh target/release/$program \
+ && cp target/release/$program target/release/$program.debug /usr/local/bin/ || exit 1; done
+# The files of the image: the programs, their libraries with their licences, certificates for https:// receivers and
 # transforms, and a user. No redis-server: a container's Redis is another container (set RESEQ_REDIS_URL), as its data
 # must outlive this one.
 RUN mkdir -p /image/usr/share/doc/reseq \
  && cp LICENSE /image/usr/share/doc/reseq/copyright \
- && cp --parents --dereference $(ldd /usr/local/bin/reseq | grep -o '/[^ ]*') /usr/local/bin/reseq \
+ && cp --parents --dereference $(ldd /usr/local/bin/reseq /usr/local/bin/reseq-connect | grep -o '/[^ :]*' | sort -u) \
     /etc/ssl/certs/ca-certificates.crt /usr/share/doc/libc6/copyright /usr/share/doc/libgcc-s1/copyright \
     /usr/share/doc/ca-certificates/copyright /image \
  && echo 'hosts: files dns' >/image/etc/nsswitch.conf \

@@ -34,7 +34,7 @@ if [ "$(cat "$logs/state" 2>/dev/null)" != "$state" ]; then
   (step deb packaging/deb/build.sh && step npm packaging/npm/build.sh && step pypi packaging/pypi/build.sh &&
     step chart packaging/chart/build.sh) || { wait; exit 1; }
   wait $!
-  cp "$DIST/../sbom/reseq.cdx.json" "$DIST/reseq-$VERSION.cdx.json"
+  for each in reseq reseq-connect; do cp "$DIST/../sbom/$each.cdx.json" "$DIST/$each-$VERSION.cdx.json"; done
   echo "$state" >"$logs/state"
 fi
 

@@ -19,14 +19,14 @@ VERSION=${VERSION%% *}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$ROOT" log -1 --format=%ct 2>/dev/null || echo 1700000000)}
 export SOURCE_DATE_EPOCH
 
-# The programs for an architecture (x86_64, aarch64): reseq, and the static redis-server that comes along.
+# The programs for an architecture (x86_64, aarch64): reseq, reseq-connect, and the static redis-server that comes along.
 programs() { echo "$DIST/programs/$1"; }
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$(basename "$0"): $*"; exit 1; }
 
-# glibc_of PROGRAM: the oldest glibc that has all the functions that a program uses; nothing if it uses none.
-glibc_of() { grep -ao 'GLIBC_2\.[0-9]*' "$1" | sed 's/GLIBC_//' | sort --version-sort | tail -n 1 || true; }
+# glibc_of PROGRAM...: the oldest glibc that has all the functions that programs use; nothing if they use none.
+glibc_of() { grep -aoh 'GLIBC_2\.[0-9]*' "$@" | sed 's/GLIBC_//' | sort --version-sort | tail -n 1 || true; }
 
 # reproducible_tar OPTION...: writes a tar archive; the same files give the same bytes.
 reproducible_tar() {

@@ -2,7 +2,7 @@
 # Checks the dependencies against deny.toml, or lists them. Installs the tool that it needs with `cargo install`.
 #
 #   scripts/supply-chain.sh deny    cargo-deny: licences, duplicates, sources, and known vulnerabilities
-#   scripts/supply-chain.sh sbom    cargo-cyclonedx: the software bill of materials of the program reseq
+#   scripts/supply-chain.sh sbom    cargo-cyclonedx: the software bill of materials of reseq, and of reseq-connect
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +24,10 @@ sbom)
   folder=$(scripts/target-dir.sh)/sbom
   mkdir -p "$folder"
   trap 'rm -f reseq.cdx.json crates/*/reseq.cdx.json' EXIT
-  cargo cyclonedx --format json --spec-version 1.5 --target all --no-build-deps --override-filename reseq.cdx --quiet
+  list() { cargo cyclonedx --format json --spec-version 1.5 --target all --no-build-deps --override-filename reseq.cdx --quiet "$@"; }
+  list --manifest-path crates/connect/Cargo.toml --all-features
+  sed "s|file://$PWD|file://|g" crates/connect/reseq.cdx.json >"$folder/reseq-connect.cdx.json"
+  list
   # Without the path of this folder.
   sed "s|file://$PWD|file://|g" reseq.cdx.json >"$folder/reseq.cdx.json"
   echo "$folder/reseq.cdx.json: $(grep -c '"purl": "pkg:cargo/' "$folder/reseq.cdx.json") packages"

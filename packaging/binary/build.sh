@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Builds the release program for an old glibc, or static with musl, and packs it with its redis-server into a tarball.
+# Builds the release programs for an old glibc, or static with musl, and packs them with a redis-server into a tarball.
 #
 #   packaging/binary/build.sh x86_64|aarch64|x86_64-musl|aarch64-musl
 #
-# Writes reseq and reseq.debug (its symbols and line tables) into $DIST/programs/BUILD, and
-# $DIST/reseq-VERSION-ARCHITECTURE-linux[-musl].tar.gz with bin/reseq, lib/reseq/bin/redis-server, man pages and completions.
+# Writes reseq, reseq-connect and their .debug (symbols and line tables) into $DIST/programs/BUILD, and
+# $DIST/reseq-VERSION-ARCHITECTURE-linux[-musl].tar.gz with both in bin/, lib/reseq/bin/redis-server, man pages and
+# completions. Where Rust is too old for the client of Kafka, reseq-connect is built without it, and a sentence says so.
 set -euo pipefail
 # shellcheck source=packaging/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -19,14 +20,21 @@ esac
 rustup target list --installed 2>/dev/null | grep -qx "$target" || rustup target add "$target" ||
   die "the Rust library for $target is missing: install it (rustup target add $target)"
 
-say "building reseq for $target$floor"
+say "building reseq and reseq-connect for $target$floor"
 # Paths of this machine stay out of the program.
 remap="--remap-path-prefix=$ROOT=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
-(cd "$ROOT" && PATH=$ZIG/bin:$PATH RESEQ_BUILD=$(scripts/version.sh) RUSTFLAGS=$remap \
-  cargo zigbuild --profile dist --locked --bin reseq --target "$target$floor")
+build() {
+  (cd "$ROOT" && PATH=$ZIG/bin:$PATH RESEQ_BUILD=$(scripts/version.sh) RUSTFLAGS=$remap \
+    cargo zigbuild --profile dist --locked --target "$target$floor" "$@")
+}
+# One after the other: in one call, reseq would get the features that reseq-connect needs of crates that both use.
+build --bin reseq
+build --package reseq-connect --bin reseq-connect --features "reseq-connect/postgres $("$ROOT/scripts/kafka.sh" --feature)"
 mkdir -p "$out"
-cp "$("$ROOT/scripts/target-dir.sh")/$target/dist/reseq" "$out/reseq"
-"$ROOT/scripts/split-debug.sh" "$out/reseq"
+for program in reseq reseq-connect; do
+  cp "$("$ROOT/scripts/target-dir.sh")/$target/dist/$program" "$out/$program"
+  "$ROOT/scripts/split-debug.sh" "$out/$program"
+done
 "$ROOT/packaging/binary/valkey.sh" "$architecture"
 
 say "packing"
@@ -37,10 +45,10 @@ server=$(programs "$architecture")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$work/$name
-install -D "$out/reseq" "$root/bin/reseq"
+install -D -t "$root/bin" "$out"/reseq{,-connect}
 install -D "$server/redis-server" "$root/lib/reseq/bin/redis-server"
 install -D -m 644 "$server/LICENSE.valkey" "$root/share/doc/reseq/LICENSE.valkey"
-install -m 644 "$ROOT"/{LICENSE,README.md,CHANGELOG.md,reseq.example.toml} "$root/share/doc/reseq"
+install -m 644 "$ROOT"/{LICENSE,README.md,CHANGELOG.md,reseq.example.toml,reseq-connect.example.toml} "$root/share/doc/reseq"
 mkdir -p "$root/share/man/man1" "$root/share/completions"
 "$run" man "$root/share/man/man1" >/dev/null
 for shell in bash zsh fish; do "$run" completions $shell >"$root/share/completions/reseq.$shell"; done

@@ -12,15 +12,26 @@ mkdir "$work/empty"
 unpack() {
   mkdir "$work/$1"
   tar --extract --file "$DIST/reseq-$VERSION-$2.tar.gz" --directory "$work/$1" --strip-components 1
-  bytes=$(stat -c %s "$work/$1/bin/reseq") newest=$(glibc_of "$work/$1/bin/reseq")
+  bytes=$(stat -c %s "$work/$1/bin/reseq") newest=$(glibc_of "$work/$1/bin"/reseq{,-connect})
   [ "$bytes" -le $((25 * 1000 * 1000)) ] || say "$1: the program has $bytes bytes; at most 25,000,000 are wanted"
   [ "$(printf '%s\n' "$newest" "$GLIBC_FLOOR" | sort --version-sort | tail -n 1)" = "$GLIBC_FLOOR" ] ||
-    die "$1: the program needs glibc $newest"
+    die "$1: a program needs glibc $newest"
+  say "$1: reseq-connect has $(stat -c %s "$work/$1/bin/reseq-connect") bytes"
 }
 # reseq BUILD ARGUMENT...: runs the program of a tarball. With exec=exec it replaces the shell, so that signals reach it.
 reseq() {
   ${exec:-} env --ignore-environment PATH="$work/empty" HOME="$work" RESEQ_REDIS_URL="${redis:-embedded}" RESEQ_REDIS_DATA_DIR="$work/data" \
-    "${emulator[@]}" "$work/$1/bin/reseq" "${@:2}"
+    "${emulator[@]}" "$work/$1/bin/${program:-reseq}" "${@:2}"
+}
+# connect BUILD: the second program starts, names a file that is missing, and accepts its example: 1 is what it finds.
+connect() {
+  local program=reseq-connect said
+  said=$(reseq "$1" --version)
+  [ "$said" = "reseq-connect $VERSION" ] || die "$1: reseq-connect --version says $said"
+  said=$(reseq "$1" check --config /missing.toml 2>&1) && die "$1: reseq-connect accepts a missing file"
+  [[ $said == *"/missing.toml cannot be read"* ]] || die "$1: reseq-connect says of a missing file: $said"
+  said=$(reseq "$1" check --config "$work/$1/share/doc/reseq/reseq-connect.example.toml" 2>&1) || [ $? = 1 ] ||
+    die "$1: reseq-connect refuses its example: $said"
 }
 
 emulator=()
@@ -31,6 +42,7 @@ for each in x86_64 x86_64-musl; do
   [[ $(reseq $each --version) == "reseq $VERSION ("* ]] || die "$each: --version says $(reseq $each --version)"
   [[ $(reseq $each check) == *"version Valkey ${VALKEY_VERSION%%+*}"* ]] ||
     die "$each: the server that comes along is not used: $(reseq $each check)"
+  connect $each
   began=$(date +%s%N)
   for _ in 1 2 3 4 5; do reseq $each --version >/dev/null; done
   say "$each: --version in $((($(date +%s%N) - began) / 5000000)) ms; $bytes bytes; needs ${newest:+glibc }${newest:-no C library}"
@@ -46,6 +58,7 @@ unpack aarch64 aarch64-linux
 debian_files arm64 "$work/arm64" libc6 libgcc-s1 >/dev/null
 emulator=("$(command -v qemu-aarch64-static)" -L "$work/arm64")
 [[ $(reseq aarch64 --version) == "reseq $VERSION ("* ]] || die "aarch64: --version says $(reseq aarch64 --version)"
+connect aarch64
 # An emulator runs the server, too, and another the pod, because neither can start the other here.
 "${emulator[0]}" "$work/aarch64/lib/reseq/bin/redis-server" --port 0 --unixsocket "$work/redis.sock" --dir "$work" >/dev/null &
 server=$!

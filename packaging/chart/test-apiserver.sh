@@ -44,7 +44,7 @@ kubectl get --raw /readyz >/dev/null || { tail -n 20 "$work/api.log" >&2; die "t
 kubectl create namespace messages >/dev/null
 kubectl label namespace messages pod-security.kubernetes.io/{enforce,warn,audit}=restricted >/dev/null
 for crd in $CRDS; do kubectl apply --server-side --filename "$crd" >/dev/null; done
-for crd in scaledobjects.keda.sh {servicemonitors,prometheusrules}.monitoring.coreos.com; do
+for crd in scaledobjects.keda.sh {servicemonitors,podmonitors,prometheusrules}.monitoring.coreos.com; do
   kubectl wait --for=condition=Established "crd/$crd" >/dev/null
 done
 # The restricted profile must be in force, or the checks below would prove nothing.

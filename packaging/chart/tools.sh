@@ -97,5 +97,6 @@ crds() {
   operator=$(module "github.com/prometheus-operator/prometheus-operator@$PROMETHEUS_OPERATOR_VERSION")
   CRDS="$keda/config/crd/bases/keda.sh_scaledobjects.yaml
     $operator/example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml
+    $operator/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml
     $operator/example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"
 }

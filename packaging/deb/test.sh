@@ -40,9 +40,9 @@ eventually() { for _ in {1..300}; do if "$@" 2> "$work/try"; then return; fi; sl
 dpkg-deb --extract "$deb" "$work/deb"
 check "lintian finds nothing" lintian --fail-on error,warning --allow-root "$deb"
 check "systemd accepts the units" unshare --mount sh -c 'mount -t overlay overlay -o lowerdir="$0/deb/usr:/usr" /usr &&
-  systemd-analyze verify reseq.service reseq@ingest.service' "$work"
+  systemd-analyze verify reseq.service reseq@ingest.service reseq-connect@orders.service' "$work"
 check "the exposure of the units is at most 1.2" systemd-analyze security --no-pager --root="$work/deb" --offline=true \
-  --threshold=12 reseq.service reseq@ingest.service
+  --threshold=12 reseq.service reseq@ingest.service reseq-connect@orders.service
 [ "${1:-}" != --quick ] || { echo "$passed passed, 0 failed"; exit; }
 
 base=$TOOLS/debian-12-systemd.tar
@@ -100,6 +100,8 @@ restarted() { inside systemctl is-active "$1" && [ "$(pid "$1")" != "$2" ]; }
 install() { inside apt-get install --yes "$@"; }
 
 check "apt installs the deb" install "/root/reseq_${VERSION}_amd64.deb"
+check "reseq-connect is there, and no copy of it runs" run 'reseq-connect --version; ls -d /etc/reseq/connect
+  ! systemctl list-units --all | grep reseq-connect@'
 check "the service is enabled, has sent READY and is healthy" run 'systemctl is-enabled reseq; systemctl is-active reseq
   reseq health'
 check "the log does not contain the token" run '! journalctl | grep -F "$(cat /etc/reseq/admin-token)"'
@@ -150,9 +152,14 @@ before=$(pid reseq@sender)
 check "apt installs the version again" install --reinstall "/root/reseq_$VERSION+next_amd64.deb"
 check "that restarted the sender" restarted reseq@sender "$before"
 
+run 'cp /usr/share/doc/reseq/reseq-connect.example.toml /etc/reseq/connect/orders.toml'
+check "reseq-connect runs as its unit" inside systemctl enable --now reseq-connect@orders
+check "it is alive and not ready: there is no Postgres" eventually run 'perl -MIO::Socket::INET -e "
+  \$s = IO::Socket::INET->new(q(127.0.0.1:9464)) or exit 1; print \$s qq(GET /readyz HTTP/1.0\r\n\r\n); print <\$s>" |
+  grep " 503 "'
 check "apt removes the package and says what remains" run 'apt-get remove --yes reseq | grep "remain in /var"'
 check "no process of it runs, and its data is there" run '! systemctl is-active reseq reseq@ingest reseq@processor \
-  reseq@sender && ls /var/lib/reseq/redis/* /etc/reseq/admin-token'
+  reseq@sender reseq-connect@orders && ls /var/lib/reseq/redis/* /etc/reseq/admin-token'
 check "apt purges the package and says what it deletes" run 'apt-get purge --yes reseq | grep "Deleting /var/lib/reseq"'
 check "nothing is left" run '! ls -d /var/lib/reseq /etc/reseq /etc/default/reseq /etc/systemd/system/*.wants/reseq*'
 echo "$passed passed, 0 failed"

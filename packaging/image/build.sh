@@ -16,10 +16,11 @@ hash buildah jq readelf 2>/dev/null || { say "installing buildah, jq and binutil
   apt-get -qq -y install buildah jq binutils >/dev/null; } || die "install buildah, jq and binutils, then try again"
 # Files of the image belong to two users. Without root, a user namespace makes this possible.
 [ "$(id -u)" = 0 ] || exec buildah unshare "$0"
-ls "$(programs x86_64)"/{reseq,redis-server,LICENSE.valkey} >/dev/null || die "build the programs for x86_64 first"
+ls "$(programs x86_64)"/{reseq,reseq-connect,redis-server,LICENSE.valkey} >/dev/null || die "build the programs for x86_64 first"
 
 work=$(mktemp -d "$DIST/image.XXXXXX") && trap 'rm -rf "$work"' EXIT
-cp "$SBOM" "$work/sbom" || { say "the dependencies will be missing in the SBOM: run make sbom first" &&
+jq --slurp '.[0].components = ((map(.components) | add) + [.[1].metadata.component] | unique_by(."bom-ref")) | .[0]' \
+  "$SBOM" "${SBOM%/*}/reseq-connect.cdx.json" >"$work/sbom" || { say "the dependencies will be missing in the SBOM: run make sbom first" &&
   echo '{"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1}' >"$work/sbom"; }
 b() { buildah --storage-driver vfs --root "$work/store" --runroot "$work/run" "$@"; }
 # The same files give the same bytes.
@@ -38,7 +39,7 @@ files() {
     install -D -m 644 -t "$root/usr/share/doc/$package" "$debian/usr/share/doc/$package/copyright"
   done
   install -D -m 644 "$ROOT/LICENSE" "$root/usr/share/doc/reseq/copyright"
-  install -D -t "$root/usr/local/bin" "$programs/reseq"
+  install -D -t "$root/usr/local/bin" "$programs"/reseq{,-connect}
   # From the package, because this machine may trust others besides.
   install -D -m 644 <(cat "$debian"/usr/share/ca-certificates/mozilla/*.crt) "$root/etc/ssl/certs/ca-certificates.crt"
   echo 'reseq:x:65532:65532::/:/sbin/nologin' >"$root/etc/passwd"
@@ -46,7 +47,7 @@ files() {
   if [ -n "$loader" ]; then
     echo 'hosts: files dns' >"$root/etc/nsswitch.conf"
     install -D "$debian/lib/$2-linux-gnu/${loader##*/}" "$root$loader"
-    for library in $(readelf --dynamic "$programs/reseq" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+    for library in $(readelf --dynamic "$programs"/reseq{,-connect} | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
       install -D -m 644 -t "$root/lib/$2-linux-gnu" "$debian/lib/$2-linux-gnu/$library"
     done
   fi
