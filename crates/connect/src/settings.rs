@@ -58,7 +58,7 @@ pub struct Reseq {
 
 /// The listener for health and metrics.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Http {
     pub listen: SocketAddr,
 }
