@@ -32,17 +32,27 @@ fn printed(output: &Output) -> String {
     )
 }
 
+/// The unit of reseq-connect.
+const CONNECT: &str = "reseq-connect@.service";
+const UNITS: [&str; 3] = ["reseq.service", "reseq@.service", CONNECT];
+
 /// Writes the units of the deb into a folder, with the program under test instead of the installed one.
 fn write_units(folder: &Path) {
     let source = root().join("packaging/deb");
-    for unit in ["reseq.service", "reseq@.service"] {
+    for unit in UNITS {
         let text = fs::read_to_string(source.join(unit)).unwrap();
         let program = program();
+        // One program stands for both.
+        let text = text.replace("/usr/bin/reseq-connect", "/usr/bin/reseq");
         fs::write(folder.join(unit), text.replace("/usr/bin/reseq", program.to_str().unwrap()))
             .unwrap();
         let settings = folder.join(format!("{unit}.d"));
         fs::create_dir(&settings).unwrap();
-        fs::copy(source.join("common.conf"), settings.join("common.conf")).unwrap();
+        for file in ["common.conf", "hardening.conf"] {
+            if file == "hardening.conf" || unit != CONNECT {
+                fs::copy(source.join(file), settings.join(file)).unwrap();
+            }
+        }
     }
 }
 
@@ -56,10 +66,10 @@ fn units_are_valid_and_confined() {
         command.env("SYSTEMD_UNIT_PATH", format!("{}:", folder.path().display()));
         run(command.args(arguments))
     };
-    let units = ["reseq.service", "reseq@ingest.service"];
+    let units = ["reseq.service", "reseq@ingest.service", "reseq-connect@orders.service"];
     let Some(verified) = analyze(&[&["verify", "--man=no"], &units[..]].concat()) else { return };
     assert!(verified.status.success() && verified.stderr.is_empty(), "{}", printed(&verified));
-    for unit in ["reseq.service", "reseq@.service"] {
+    for unit in UNITS {
         let file = folder.path().join(unit);
         let exposure =
             ["security", "--no-pager", "--offline=true", "--threshold=12", file.to_str().unwrap()];
