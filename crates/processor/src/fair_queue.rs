@@ -73,6 +73,11 @@ impl FairQueue {
         self.level = had;
         self.had.insert(destination.name.clone(), had + cost(destination, slots));
         self.forget();
+        if self.had.len() > REMEMBERED_MAX + self.queue.len() {
+            // So many are at the same level: all begin anew.
+            self.level = self.had.values().copied().max().unwrap_or_default();
+            self.forget();
+        }
     }
 
     /// Forgets what says nothing, if it is much.
