@@ -74,7 +74,7 @@ impl FairQueue {
         self.had.insert(destination.name.clone(), had + cost(destination, slots));
         self.forget();
         if self.had.len() > REMEMBERED_MAX + self.queue.len() {
-            // So many are at the same level: all begin anew.
+            // Too many are at the same level, so all of them begin anew.
             self.level = self.had.values().copied().max().unwrap_or_default();
             self.forget();
         }

@@ -57,11 +57,10 @@ impl OfClass {
         is_room
     }
 
-    /// The messages for these reserved slots were stamped: so many of them begin.
+    /// The messages for these reserved slots were stamped, and `begun` of them begin.
     pub(super) fn stamped(&mut self, destination: &Destination, slots: usize, begun: usize) {
         self.reserved -= slots;
         self.shares.give_back(&destination.name, slots.saturating_sub(begun));
-        self.shares.take(&destination.name, begun.saturating_sub(slots));
         if begun > 0 {
             self.queue.arrived(destination, begun);
         }

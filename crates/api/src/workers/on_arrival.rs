@@ -61,7 +61,7 @@ pub(super) struct Given {
 }
 
 impl Waiter {
-    /// A request for so many messages on these terms.
+    /// A request for at most `max` messages on these terms.
     pub(super) fn new(max: usize, terms: LeaseTerms) -> Waiter {
         Waiter { max, terms, ..Waiter::default() }
     }
@@ -71,7 +71,7 @@ impl Waiter {
         *self.state.lock() = State::Idle;
     }
 
-    /// Reserves it for so many arrivals, if it takes them. Returns the number of the reservation.
+    /// Reserves it for this many arrivals, if it takes them. Returns the number of the reservation.
     pub(super) fn reserve(&self, count: usize) -> Option<u64> {
         let mut state = self.state.lock();
         if !matches!(*state, State::Idle) || count > self.max || self.terms.lease > LEASE_MAX {
@@ -99,7 +99,7 @@ impl Waiter {
         }
     }
 
-    /// From now on, it takes none. Returns those that it was given.
+    /// From now on, it takes no arrivals. Returns those that it was given.
     pub(super) async fn close(&self) -> Option<Box<Given>> {
         let stamped = async {
             while matches!(*self.state.lock(), State::Reserved(_)) {

@@ -38,7 +38,7 @@ impl WaiterQueues {
         WaiterTicket { queues: self.clone(), names: names.to_vec(), waiter }
     }
 
-    /// Reserves the first request in this queue that takes arrivals, so many at once. Returns it with the number of the
+    /// Reserves the first request in this queue that takes this many arrivals at once. Returns it with the number of the
     /// reservation.
     pub(super) fn reserve(
         &self,

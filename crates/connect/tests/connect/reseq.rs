@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use reqwest::Method;
 use reseq_testing::support::{
     pods::{Addresses, Pod, Settings, client},
+    redis::TestRedis,
     wait::eventually,
 };
 use serde_json::{Value, json};
@@ -12,6 +13,8 @@ use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
 };
+
+use crate::connector::Connector;
 
 /// How often a storm kills each of its processes (`RESEQ_CONNECT_KILLS`).
 pub fn kills() -> usize {
@@ -177,4 +180,26 @@ async fn door(addresses: Addresses) -> String {
         }
     });
     url
+}
+
+/// Waits until this many more messages have arrived.
+pub async fn goes_on(reseq: &Reseq, count: u64) {
+    let before = reseq.count("erp").await;
+    eventually("messages arrive", async || match reseq.count("erp").await {
+        found if found >= before + count => Ok(()),
+        found => Err(format!("{found}, before {before}")),
+    })
+    .await;
+}
+
+/// Kills the connector, the pod and Redis, each while messages arrive, and starts them again.
+pub async fn kill_each(connector: &mut Connector, reseq: &mut Reseq, redis: &TestRedis) {
+    goes_on(reseq, 100).await;
+    connector.kill();
+    connector.start(&[]);
+    goes_on(reseq, 100).await;
+    reseq.pod.kill();
+    reseq.pod.restart().await;
+    goes_on(reseq, 100).await;
+    redis.kill_and_restart().await;
 }

@@ -6,23 +6,13 @@ use rustix::process::Signal;
 use crate::{
     connector::Connector,
     postgres::TestPostgres,
-    reseq::kills,
+    reseq::{goes_on, kill_each, kills},
     world::{Load, Reseq, has_all},
 };
 
 const SOURCE: &str = "destinations = [\"erp\"]";
 const SECTION: &str =
     "columns = { key = \"key\", body = \"body\", id = \"id\" }\nconfirm_delay_ms = 1000";
-
-/// Waits until this many more rows have arrived.
-async fn goes_on(reseq: &Reseq, rows: u64) {
-    let before = reseq.count("erp").await;
-    eventually("rows arrive", async || match reseq.count("erp").await {
-        found if found >= before + rows => Ok(()),
-        found => Err(format!("{found}, before {before}")),
-    })
-    .await;
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outbox_arrives_in_the_order_of_commits_through_kills() {
@@ -34,14 +24,7 @@ async fn outbox_arrives_in_the_order_of_commits_through_kills() {
     postgres.keep_truth();
     let load = Load::start(&postgres.psql(), 4);
     for _ in 0..kills() {
-        goes_on(&reseq, 100).await;
-        connector.kill();
-        connector.start(&[]);
-        goes_on(&reseq, 100).await;
-        reseq.pod.kill();
-        reseq.pod.restart().await;
-        goes_on(&reseq, 100).await;
-        redis.kill_and_restart().await;
+        kill_each(&mut connector, &mut reseq, &redis).await;
         eventually("Reseq takes messages again", async || match redis.is_answering() {
             true => Ok(()),
             false => Err("Redis does not answer".to_owned()),

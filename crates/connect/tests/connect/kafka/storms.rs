@@ -14,19 +14,9 @@ use tokio::task::JoinHandle;
 use super::broker::{Kafka, kafka, pair};
 use crate::{
     connector::Connector,
-    reseq::{Reseq, kills},
+    reseq::{Reseq, goes_on, kill_each, kills},
     world::by_key,
 };
-
-/// Waits until this many more messages have arrived.
-pub async fn goes_on(reseq: &Reseq, count: u64) {
-    let before = reseq.count("erp").await;
-    eventually("messages arrive", async || match reseq.count("erp").await {
-        found if found >= before + count => Ok(()),
-        found => Err(format!("{found}, before {before}")),
-    })
-    .await;
-}
 
 /// A writer of records with 20 keys.
 struct Load {
@@ -94,14 +84,7 @@ async fn topic_arrives_in_order_through_kills() {
     connector.is_ready().await;
     let load = Load::start(&kafka, "kills");
     for _ in 0..kills() {
-        goes_on(&reseq, 100).await;
-        connector.kill();
-        connector.start(&[]);
-        goes_on(&reseq, 100).await;
-        reseq.pod.kill();
-        reseq.pod.restart().await;
-        goes_on(&reseq, 100).await;
-        redis.kill_and_restart().await;
+        kill_each(&mut connector, &mut reseq, &redis).await;
         goes_on(&reseq, 100).await;
         kafka.kill();
         kafka.restart().await;
