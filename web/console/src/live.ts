@@ -5,9 +5,10 @@ import { lines } from "./lines.ts";
 
 /** How long to wait after a stream that did not last. */
 const AGAIN_MS = 3000;
-/** Numbers are not current if none came for this long, and for several times as long as usual. */
+/** Numbers are not current if none came for this long, or for several times as long as usual, but not for longer than the last. */
 const STALE_MS = 10_000;
 const STALE = 5;
+const STALE_MAX_MS = 30_000;
 
 export type Query = Record<string, string | number | undefined>;
 
@@ -44,7 +45,7 @@ export function useLive<T>(query: Query | null): Live<T> {
       const gap = performance.now() - last;
       last += gap;
       clearTimeout(timer);
-      timer = setTimeout(() => set((now) => ({ ...now, isStale: true })), Math.max(STALE_MS, gap * STALE));
+      timer = setTimeout(() => set((now) => ({ ...now, isStale: true })), Math.min(Math.max(STALE_MS, gap * STALE), STALE_MAX_MS));
     };
     const open = async () => {
       close();
@@ -79,8 +80,9 @@ export function useLive<T>(query: Query | null): Live<T> {
   return live;
 }
 
-/** After a question, the next one waits for at least this many times as long as the answer took. */
+/** After a question, the next one waits for at least this many times as long as the answer took, but not for longer than this. */
 const REST = 10;
+const REST_MAX_MS = 30_000;
 
 /** Asks again and again while the page is visible. The last answer stays when one fails. */
 export function usePoll<T>(load: () => Promise<T>, everyMs: number, inputs: unknown[]): { value: T | null; error: unknown } {
@@ -95,7 +97,7 @@ export function usePoll<T>(load: () => Promise<T>, everyMs: number, inputs: unkn
       const now = await load().then((value) => ({ value, error: null }), (error: unknown) => ({ error }));
       if (isOver) return;
       set((before) => ({ ...before, ...now }));
-      timer = setTimeout(next, Math.max(everyMs, (performance.now() - begun) * REST));
+      timer = setTimeout(next, Math.max(everyMs, Math.min((performance.now() - begun) * REST, REST_MAX_MS)));
     };
     document.addEventListener("visibilitychange", next);
     next();

@@ -175,6 +175,8 @@ export function launch() {
 /** A page that is signed in. What goes wrong in it is noted in `page.problems`. */
 export async function signedIn(browser, service, { token = ADMIN, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, ...options });
+  // Waits end when what they wait for is there; on a busy machine that takes long.
+  context.setDefaultTimeout(120_000);
   const page = await context.newPage();
   page.problems = [];
   page.on("pageerror", (error) => page.problems.push(String(error)));

@@ -85,7 +85,7 @@ export function DeliveriesPage({ destination }: { destination: string }) {
     const answer = await fetch("/readyz");
     return answer.ok ? "" : (await answer.text()).replace(/^\w+: /, "");
   }, READY_MS, []);
-  const [text, name] = isListening && ready.value ? ["not current", "is-bad"] : isListening ? ["live", "is-on"] : isPaused ? ["paused", "is-off"] : ["connecting", "is-off"];
+  const [text, name] = !isPaused && (ready.value || error) ? ["not current", "is-bad"] : isListening ? ["live", "is-on"] : isPaused ? ["paused", "is-off"] : ["connecting", "is-off"];
   return (
     <>
       <Head title="Deliveries" sub="As they happen, the newest first">
