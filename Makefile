@@ -137,6 +137,11 @@ bench-peers: setup build-bench ## Compare Reseq with other systems on the same w
 	bench/setup.sh
 	bench/run $(BENCH_ARGS)
 
+bench-connect: setup-tests build ## Measure reseq-connect with Kafka and Postgres (BENCH_ARGS=--quick)
+	cargo build --release --locked --package reseq-connect $(addprefix --features ,$(KAFKA))
+	bench/setup.sh
+	bench/connect $(BENCH_ARGS)
+
 bench-workers: setup build build-node ## Compare the worker of the Node.js client with that of BullMQ (RUNS=3)
 	cd bench/node && npm ci --ignore-scripts --no-audit --no-fund --silent
 	node bench/node/workers.js --reseq $(RESEQ) --messages 50000 --serial 500 --runs $(or $(RUNS),3)

@@ -102,4 +102,18 @@ def sparse(name, keys, rate):
 SPARSE_1000 = sparse("sparse-1000", 1000, 2000)
 SPARSE_1000_FAST = sparse("sparse-1000-fast", 1000, 4000)
 SPARSE_100 = sparse("sparse-100", 100, 4000)
-CASES = [NOTHING, SPARSE_1000, SPARSE_1000_FAST, SPARSE_100, WORK_1, WORK_100, HALF_100, SLOW, SLOW_4]
+
+
+def long_work(work_ms, keys):
+    """As the tables of libraries for Kafka that work in parallel within a key's order."""
+    return Case(
+        f"long-{work_ms}" if keys > 1 else f"long-{work_ms}-1",
+        f"{work_ms} ms of waiting work a message, strict order per key, {keys:,} key{'s'[: keys > 1]}",
+        keys=keys,
+        work_min_us=work_ms * 1000,
+        work_max_us=work_ms * 1000,
+    )
+
+
+LONG = [long_work(10, 1000), long_work(50, 1000), long_work(100, 1000), long_work(100, 1)]
+CASES = [NOTHING, SPARSE_1000, SPARSE_1000_FAST, SPARSE_100, WORK_1, WORK_100, HALF_100, *LONG, SLOW, SLOW_4]

@@ -34,7 +34,7 @@ class Row:
 
 def write(path, rows, versions, failures, settings):
     """Writes the whole report. `rows` come in the order in which they are to stand."""
-    text = ["# Reseq and its peers", "", *_machine(settings), "", *_lead(rows)]
+    text = ["# Reseq and its peers", "", *machine(["bench/run", *settings]), "", *_lead(rows)]
     for case in dict.fromkeys(row.case for row in rows):
         of_case = [row for row in rows if row.case == case and row.runs]
         if of_case:
@@ -75,13 +75,13 @@ def _lead(rows):
     return [*text, ""]
 
 
-def _machine(settings):
+def machine(command):
     with open("/proc/cpuinfo") as file:
         model = re.search(r"model name\s*:\s*(.+)", file.read())
     model = model.group(1) if model else platform.machine()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**30
     return [
-        f"Written by `{' '.join(['bench/run', *settings])}`.",
+        f"Written by `{' '.join(command)}`.",
         f"One machine for everything: {os.cpu_count()} cores ({model}), {memory} GiB, "
         f"{platform.system()} {platform.release()}. Machines differ; what counts are the ratios within one run.",
         "Medians; in brackets the lowest and the highest run. CPU is in µs a message. "

@@ -82,6 +82,7 @@ WAYS = [
             "nothing": Load("one lane", 1000, 300_000),
             "work-1": Load("one lane, 1000 in work", 1000, 200_000),
             "slow": Load("one lane, 16 in work", 16),
+            "long-100-1": Load("one lane, 1000 in work", 1000, 100_000),
         },
     ),
     Reseq(
@@ -102,6 +103,17 @@ WAYS = [
             "nothing": Load("100 ordering keys", 1000, 300_000, ALL_LANES),
             "work-100": Load("100 ordering keys, 1000 in work", 1000, 200_000, ALL_LANES),
             "half-100": Load("100 ordering keys, 1000 in work", 1000, extra=ALL_LANES),
+        },
+    ),
+    Reseq(
+        "reseq-1000-keys",
+        "Reseq, HTTP in, TCP out",
+        way="http-batch",
+        way_out="tcp",
+        keys=1000,
+        loads={
+            f"long-{work_ms}": Load("1,000 ordering keys, 4000 in work", 4000, 150_000, ALL_LANES)
+            for work_ms in (10, 50, 100)
         },
     ),
     Reseq(
