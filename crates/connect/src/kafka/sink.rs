@@ -62,6 +62,13 @@ pub struct Sink {
     shared: Shared,
 }
 
+/// Messages under a lease that counts from `began`, before they were asked for.
+struct Leased {
+    deliveries: Vec<Delivery>,
+    began: Instant,
+    lease: Duration,
+}
+
 impl Sink {
     /// Runs it until the process stops.
     pub fn start(settings: &Settings, cluster: &Cluster, shared: &Shared) {
@@ -74,9 +81,9 @@ impl Sink {
     async fn run(self, mut writer: Writer) {
         let Sink { settings: Settings { name, .. }, shared } = &self;
         [SENT, REFUSED, RETURNED].into_iter().for_each(|counter| self.count(counter, 0));
-        let mut lease = Duration::ZERO;
-        while !shared.shutdown.is_cancelled() {
-            let state = self.turn(&mut writer, &mut lease).await;
+        let mut leased = None;
+        while leased.is_some() || !shared.shutdown.is_cancelled() {
+            let state = self.turn(&mut writer, &mut leased).await;
             let wait = state.as_ref().err().map_or(Duration::ZERO, Fault::wait);
             shared.board.set(name, state);
             shared.pause(wait).await;
@@ -89,30 +96,41 @@ impl Sink {
         counter!(name, "source" => self.settings.name.clone()).increment(count as u64);
     }
 
-    /// Takes messages, writes them, and reports.
-    async fn turn(&self, writer: &mut Writer, lease: &mut Duration) -> Result<(), Fault> {
-        // Nothing is taken that cannot be written.
-        writer.ready().await?;
-        let began = Instant::now();
-        let Taken { lease_ms, deliveries } = tokio::select! {
-            taken = self.take(*lease / 3) => taken?,
-            // Reseq notices that its answer did not arrive, and gives back what it may have given.
-            () = self.shared.shutdown.cancelled() => return Ok(()),
+    /// Writes and reports what was taken, and meanwhile takes more: other lanes, as these are under a lease.
+    async fn turn(&self, writer: &mut Writer, leased: &mut Option<Leased>) -> Result<(), Fault> {
+        let ready = writer.ready().await;
+        let wait = leased.as_ref().map_or(Duration::ZERO, |leased| leased.lease / 3);
+        let take = async {
+            // Nothing is taken that cannot be written.
+            if ready.is_err() {
+                return Ok(None);
+            }
+            tokio::select! {
+                taken = self.take(wait) => taken.map(Some),
+                // Reseq notices that its answer did not arrive, and gives back what it may have given.
+                () = self.shared.shutdown.cancelled() => Ok(None),
+            }
         };
-        *lease = Duration::from_millis(lease_ms);
-        let outcomes = writer.write(&deliveries, began + *lease * 8 / 10).await;
-        self.report(&deliveries, outcomes, began + *lease).await
+        let write = async {
+            let Some(Leased { deliveries, began, lease }) = leased.take() else { return Ok(()) };
+            let outcomes = writer.write(&deliveries, began + lease * 8 / 10).await;
+            self.report(&deliveries, outcomes, began + lease).await
+        };
+        let (taken, written) = tokio::join!(take, write);
+        let taken = taken.map(|taken| *leased = taken);
+        ready.and(written).and(taken)
     }
 
-    async fn take(&self, wait: Duration) -> Result<Taken, Fault> {
+    async fn take(&self, wait: Duration) -> Result<Leased, Fault> {
         let Settings { name, destination, .. } = &self.settings;
-        let wait = wait.min(WAIT_MAX).as_millis() as u64;
+        let (began, wait) = (Instant::now(), wait.min(WAIT_MAX).as_millis() as u64);
         let request = json!({"max": TAKE_MAX, "wait_ms": wait, "consumer": name});
         let path = path_of(destination, "consume");
         let answer = self.shared.service.call(Call::post(&path, &request)).await;
         let answer = answer.map_err(|error| fault_of(destination, &error))?;
-        serde_json::from_str(&answer.text)
-            .map_err(|error| Fault::Later(format!("the answer of {path}: {error}")))
+        let Taken { lease_ms, deliveries } = serde_json::from_str(&answer.text)
+            .map_err(|error| Fault::Later(format!("the answer of {path}: {error}")))?;
+        Ok(Leased { deliveries, began, lease: Duration::from_millis(lease_ms) })
     }
 
     /// Accepts what was written, returns what was not, and refuses what Kafka refuses. A lane that is not reported comes
