@@ -1,9 +1,62 @@
-//! Parses the answer to a batch: one result per line, in order.
+//! Sends a batch. Its answer has one result per line, in order.
+
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use reqwest::{Response, header};
 use serde::Deserialize;
 
-use super::service::Problem;
+use super::service::{Problem, Refused, Service, Unreachable, retry_after};
+
+/// Why nothing is known to be accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The service refused it.
+    #[error(transparent)]
+    Refused(Refused),
+    /// There was no complete answer. It may be stored.
+    #[error(transparent)]
+    Unanswered(Unreachable),
+}
+
+/// The answer to a batch.
+pub struct Posted {
+    /// Of each message; or of the whole batch.
+    pub results: Result<Vec<Result<Deliveries, Problem>>, Failure>,
+    /// The wait that the service asks for.
+    pub wait: Option<Duration>,
+}
+
+impl Service {
+    /// Sends `count` messages, each an object on a line of its own.
+    pub async fn post_batch(&self, lines: Vec<u8>, count: usize) -> anyhow::Result<Posted> {
+        let unanswered = |error| Posted { results: Err(Failure::Unanswered(error)), wait: None };
+        let answer = match self.post("/v1/messages", "application/x-ndjson", lines).await {
+            Ok(answer) => answer,
+            Err(error) => return Ok(unanswered(error)),
+        };
+        let wait = retry_after(&answer);
+        // A batch of which nothing was accepted has the status of its first line.
+        if !answer.status().is_success() && !has_results(&answer) {
+            let failure = match self.refusal(answer).await.downcast::<Refused>() {
+                Ok(refused) => Failure::Refused(refused),
+                Err(error) => Failure::Unanswered(error.downcast::<Unreachable>()?),
+            };
+            return Ok(Posted { results: Err(failure), wait });
+        }
+        let text = match answer.text().await {
+            Ok(text) => text,
+            Err(error) => return Ok(unanswered(self.unreachable(error))),
+        };
+        Ok(Posted { results: Ok(parse_results(&text, count)?), wait })
+    }
+}
+
+/// True if the answer has a result for each message.
+fn has_results(answer: &Response) -> bool {
+    let content_type = answer.headers().get(header::CONTENT_TYPE);
+    content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/x-ndjson"))
+}
 
 /// The copies of an accepted message.
 #[derive(Debug, Deserialize)]
@@ -39,7 +92,7 @@ struct BatchLine {
 }
 
 /// Parses the results of `count` messages.
-pub fn parse_results(text: &str, count: usize) -> anyhow::Result<Vec<Result<Deliveries, Problem>>> {
+fn parse_results(text: &str, count: usize) -> anyhow::Result<Vec<Result<Deliveries, Problem>>> {
     let one = |line: &str| -> anyhow::Result<_> {
         let line: BatchLine = serde_json::from_str(line)
             .with_context(|| format!("the service answered {line:?}, which is no result"))?;

@@ -38,7 +38,7 @@ pub use listen::{InvalidListen, Listen};
 pub use log::{Log, LogFormat};
 pub use outgoing::Outgoing;
 pub use reload::Changes;
-pub use secrets::{Secrets, with_references};
+pub use secrets::{Secrets, read_secret, with_references};
 pub use tls::{ClientTls, ListenerTls};
 pub use topology::{Access, Host, Topology};
 pub use tracing::Tracing;

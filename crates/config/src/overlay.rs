@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use toml::Value;
 
-use super::{Config, ConfigError, kubernetes, secrets::read_file};
+use super::{Config, ConfigError, kubernetes, secrets::read_secret};
 use domain::nearest::nearest;
 
 /// The prefix of all variables.
@@ -69,7 +69,7 @@ pub(super) fn environment(
             if variables.contains_key(other) {
                 return Err(invalid(name, format!("{other} is set too; leave one out")));
             }
-            text = read_file(text.as_ref()).map_err(|problem| invalid(name, problem))?;
+            text = read_secret(text.as_ref()).map_err(|problem| invalid(name, problem))?;
             path = field.to_owned();
         }
         let known = leaves(&whole);

@@ -71,7 +71,7 @@ pub(super) fn resolve(
     variables: &HashMap<String, String>,
 ) -> Result<String, String> {
     match reference {
-        Reference::File(path) => read_file(path),
+        Reference::File(path) => read_secret(path),
         Reference::Env(name) if name.starts_with(super::overlay::PREFIX) => {
             Err(format!("the variable {name} must not begin with RESEQ_: these are fields"))
         }
@@ -84,7 +84,7 @@ pub(super) fn resolve(
 }
 
 /// The secret in a file, without white space around it.
-pub fn read_file(path: &Path) -> Result<String, String> {
+pub fn read_secret(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let mut text = String::new();
     File::open(path)

@@ -25,7 +25,7 @@ impl ClientTls {
     }
 
     /// Checks which fields are set together. `section` is the path of this section.
-    pub(super) fn validate(&self, section: &str) -> Result<(), ConfigError> {
+    pub fn validate(&self, section: &str) -> Result<(), ConfigError> {
         pair(section, &self.certificate_file, &self.key_file)
     }
 }

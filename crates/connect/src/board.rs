@@ -1,56 +1,44 @@
-//! How each source is: for `/readyz`, the metrics and the log.
+//! How each source and sink is: for `/readyz`, the metrics and the log.
 
 use std::collections::BTreeMap;
 
 use metrics::gauge;
 use parking_lot::Mutex;
 
-/// How a source is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    Starting,
-    Running,
-    /// Another process reads it.
-    Standby(String),
-    /// It goes on by itself.
-    Waiting(String),
-    /// Somebody has to do something.
-    Halted(String),
-}
+use crate::source::Fault;
 
-/// All sources of the process.
+/// Why it does not run, if it does not.
+type State = Result<(), Fault>;
+
+/// All sources and sinks of the process.
 #[derive(Debug, Default)]
 pub struct Board(Mutex<BTreeMap<String, (State, Option<String>)>>);
 
 impl Board {
     /// There is a source: the process is not ready before it runs.
     pub fn add(&self, source: &str) {
-        self.0.lock().insert(source.to_owned(), (State::Starting, None));
+        let starts = Err(Fault::Later("it starts".to_owned()));
+        self.0.lock().insert(source.to_owned(), (starts, None));
         gauge!("reseq_connect_halted", "source" => source.to_owned()).set(0.0);
     }
 
     /// The source is so from now on. Logs it if it was different before.
     pub fn set(&self, source: &str, state: State) {
-        let before = {
-            let mut all = self.0.lock();
-            let one = all.entry(source.to_owned()).or_insert((State::Starting, None));
-            std::mem::replace(&mut one.0, state.clone())
-        };
-        if before == state {
-            return;
+        match self.0.lock().get_mut(source) {
+            Some((before, _)) if *before != state => *before = state.clone(),
+            _ => return,
         }
-        let is_halted = matches!(state, State::Halted(_));
+        let is_halted = matches!(state, Err(Fault::Halted(_)));
         gauge!("reseq_connect_halted", "source" => source.to_owned()).set(f64::from(is_halted));
         match state {
-            State::Starting => {}
-            State::Running => tracing::info!(source, "running"),
-            State::Standby(why) => tracing::info!(
+            Ok(()) => tracing::info!(source, "running"),
+            Err(Fault::Standby(why)) => tracing::info!(
                 source,
                 why,
                 "another process reads this source, or an earlier connection of this one is not ended yet"
             ),
-            State::Waiting(why) => tracing::warn!(source, why, "waiting"),
-            State::Halted(why) => tracing::error!(source, why, "halted"),
+            Err(Fault::Later(why) | Fault::Rewind(why)) => tracing::warn!(source, why, "waiting"),
+            Err(Fault::Halted(why)) => tracing::error!(source, why, "halted"),
         }
     }
 
@@ -65,10 +53,9 @@ impl Board {
     pub fn problems(&self) -> Vec<String> {
         let problem = |(name, (state, problem)): (&String, &(State, Option<String>))| {
             let state = match state {
-                State::Running | State::Standby(_) => None,
-                State::Starting => Some("starting".to_owned()),
-                State::Waiting(why) => Some(format!("waiting: {why}")),
-                State::Halted(why) => Some(format!("halted: {why}")),
+                Ok(()) | Err(Fault::Standby(_)) => None,
+                Err(Fault::Later(why) | Fault::Rewind(why)) => Some(format!("waiting: {why}")),
+                Err(Fault::Halted(why)) => Some(format!("halted: {why}")),
             };
             let texts: Vec<String> = state.into_iter().chain(problem.clone()).collect();
             (!texts.is_empty()).then(|| format!("{name}: {}", texts.join("; ")))

@@ -1,11 +1,12 @@
 //! `check` and `status`.
 
+use client::Service;
+
 use crate::{
-    outlet::{mark_of, may_send},
+    outlet::{marks_of, may_send},
     settings::{Settings, SourceSettings},
-    source::{Finding, Health, Source},
+    source::{Fault, Finding, Health, Source},
 };
-use client::{Call, Service, paths::path_of};
 
 /// Checks everything, and prints each finding. False if something is wrong. Changes nothing.
 pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
@@ -16,19 +17,19 @@ pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
         for destination in &source.destinations {
             found.push(destination_of(&service, destination).await);
         }
-        match source.sources(settings).await? {
+        match source.sources(settings).await {
             Ok(sources) => {
                 for (_, mut opened) in sources {
                     found.extend(opened.check().await);
                 }
             }
-            Err(fault) => found.push(("the source".to_owned(), Some(fault.to_string()))),
+            Err(problem) => found.push(("the source".to_owned(), Some(problem.to_string()))),
         }
         is_good &= print(&source.name, found);
     }
     #[cfg(feature = "kafka")]
-    for (sink, cluster) in settings.sinks()? {
-        let found = crate::kafka::check_sink(sink, cluster, &service).await;
+    for sink in &settings.sinks {
+        let found = crate::kafka::check_sink(sink, settings.kafka()?, &service).await;
         is_good &= print(&sink.name, found);
     }
     Ok(is_good)
@@ -49,24 +50,22 @@ fn print(name: &str, found: Vec<Finding>) -> bool {
 
 /// Whether the destination exists, and this token may read its marks and send to it.
 async fn destination_of(service: &Service, destination: &str) -> Finding {
-    let what = format!("destination {destination} at {}", service.url());
-    if let Err(error) = service.call(Call::get(&path_of(destination, "sources"))).await {
-        return (what, Some(format!("{error:#}")));
-    }
-    (what, may_send(service, destination).await.err().map(|fault| fault.to_string()))
+    let found = match marks_of(service, destination).await {
+        Ok(_) => may_send(service, destination).await,
+        Err(fault) => Err(fault),
+    };
+    let problem = found.err().map(|fault| fault.to_string());
+    (format!("destination {destination} at {}", service.url()), problem)
 }
 
 /// Prints where each source is.
 pub async fn status(settings: &Settings) -> anyhow::Result<()> {
     let service = settings.reseq.service()?;
     for source in &settings.sources {
-        let opened = match source.sources(settings).await? {
-            Ok(opened) => opened,
-            Err(problem) => {
-                println!("{}: {problem}", source.name);
-                continue;
-            }
-        };
+        let opened = source.sources(settings).await.unwrap_or_else(|problem| {
+            println!("{}: {problem}", source.name);
+            Vec::new()
+        });
         for (label, mut opened) in opened {
             match status_of(&service, source, &label, opened.as_mut()).await {
                 Ok(lines) => println!("{}", lines.join("\n")),
@@ -82,23 +81,23 @@ async fn status_of(
     settings: &SourceSettings,
     label: &str,
     source: &mut dyn Source,
-) -> Result<Vec<String>, String> {
-    let name = source.name().await.map_err(|fault| fault.to_string())?;
+) -> Result<Vec<String>, Fault> {
+    let name = source.name().await?;
     let (mut lines, mut oldest) = (Vec::new(), None);
     for destination in &settings.destinations {
-        let shown = match mark_of(service, destination, &name).await {
-            Err(error) => format!("{error:#}"),
-            Ok(mark) => {
-                let shown = mark.clone().unwrap_or_else(|| "no mark".to_owned());
-                oldest = oldest.into_iter().chain(mark).min();
-                shown
+        let shown = match marks_of(service, destination).await {
+            Err(fault) => fault.to_string(),
+            Ok(mut marks) => {
+                let mark = marks.remove(&name);
+                oldest = oldest.into_iter().chain(mark.clone()).min();
+                mark.unwrap_or_else(|| "no mark".to_owned())
             }
         };
         lines.push(format!("  {destination}: {shown}"));
     }
-    let health = source.health(&oldest.unwrap_or_default()).await;
-    let Health { lag, problem, halted } = health.map_err(|fault| fault.to_string())?;
+    let Health { lag, unit, problem, halted, .. } =
+        source.health(&oldest.unwrap_or_default()).await?;
     let problems = halted.into_iter().chain(problem).map(|problem| format!("  {problem}"));
-    let first = format!("{label} ({name}): {lag} {} behind", source.unit());
+    let first = format!("{label} ({name}): {lag} {unit} behind");
     Ok([first].into_iter().chain(problems).chain(lines).collect())
 }

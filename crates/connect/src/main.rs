@@ -28,9 +28,8 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use board::Board;
-use run::Launch;
-use settings::{LogFormat, Settings};
+use run::{Launch, Shared};
+use settings::Settings;
 
 /// Copies a table or a log into Reseq: each message once, in order.
 #[derive(Debug, Parser)]
@@ -107,37 +106,31 @@ async fn run(settings: &Settings, begin_at: &[String]) -> anyhow::Result<()> {
         pod: std::env::var("HOSTNAME").unwrap_or_default(),
         roles: "connect".to_owned(),
     };
-    let is_json = settings.log.format == LogFormat::Json;
-    let _log = telemetry::install_log(is_json, &settings.log.level, process)
+    // The client of Kafka says at `info` what a source says itself.
+    let level = format!("krafka=warn,{}", settings.log.level);
+    let _log = telemetry::install_log(settings.log.is_json(), &level, process)
         .map_err(anyhow::Error::msg)?;
     let metrics = PrometheusBuilder::new().install_recorder()?;
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (board, shutdown) = (Arc::new(Board::default()), CancellationToken::new());
-    settings.sources.iter().for_each(|source| board.add(&source.name));
-    #[cfg(feature = "kafka")]
-    settings.sinks()?.iter().for_each(|(sink, _)| board.add(&sink.name));
+    let shared = Shared {
+        service: Arc::new(settings.reseq.service()?),
+        board: Arc::default(),
+        shutdown: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+    };
+    let Shared { board, shutdown, tasks, .. } = &shared;
     let serving = http::serve(&settings.http, board.clone(), metrics, shutdown.clone()).await?;
-    let service = Arc::new(settings.reseq.service()?);
-    let tasks = TaskTracker::new();
-    tasks.spawn(serving);
     for section in &settings.sources {
-        let launch = Launch {
-            settings: section.clone(),
-            service: service.clone(),
-            board: board.clone(),
-            shutdown: shutdown.clone(),
-            tasks: tasks.clone(),
-            begins: begins.clone(),
-        };
-        let problem = || format!("source.{}", section.name);
-        launch.run(settings).await.with_context(problem)?;
+        let (own, shared, begins) = (section.clone(), shared.clone(), begins.clone());
+        let launch = Launch { settings: own, shared, begins };
+        launch.run(settings).await.with_context(|| format!("source.{}", section.name))?;
     }
     #[cfg(feature = "kafka")]
-    for (sink, cluster) in settings.sinks()? {
-        let (settings, service, board) = (sink.clone(), service.clone(), board.clone());
-        let sink = kafka::Sink { settings, service, board, shutdown: shutdown.clone() };
-        tasks.spawn(sink.run(cluster.clone()));
+    for sink in &settings.sinks {
+        kafka::Sink::start(sink, settings.kafka()?, &shared);
     }
+    // Not before all are on the board: it would say that it is ready.
+    tasks.spawn(serving);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %settings.http.listen, "started");
     tokio::select! {
         _ = term.recv() => {}

@@ -1,24 +1,21 @@
 //! Sends the messages of one source, and knows the marks of its destinations.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use client::{
-    Call, Problem, Refused, Service, Unreachable,
-    batch::{Deliveries, parse_results},
+    Call, Problem, Service,
+    batch::{Deliveries, Failure, Posted},
     paths::path_of,
-    problem_of, retry_after,
+    problem_of,
 };
 use metrics::counter;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use crate::{
-    board::{Board, State},
-    line::Line,
-    settings::OnRefused,
-    source::Fault,
-};
+use crate::{line::Line, run::Shared, settings::OnRefused, source::Fault};
 
 /// The wait before the same messages are sent again, unless the service names one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -27,7 +24,7 @@ const SEND_MAX: Duration = Duration::from_secs(30);
 
 /// Where the messages of a source go.
 pub struct Outlet {
-    pub service: Arc<Service>,
+    pub shared: Shared,
     /// The name of the source in the configuration.
     pub label: String,
     /// The name under which the destinations keep its marks.
@@ -36,27 +33,15 @@ pub struct Outlet {
     /// The last position that each destination has, as far as is known.
     pub marks: Vec<Option<String>>,
     pub on_refused: OnRefused,
-    pub board: Arc<Board>,
-    pub shutdown: CancellationToken,
     /// The last position that was refused for good.
     pub refused: Option<String>,
 }
 
-/// What the service says to a batch.
-struct Posted {
-    /// For each line: whether it is new, or why it was refused. Or why the whole batch was refused.
-    results: Result<Vec<Result<bool, Problem>>, Problem>,
-    /// How long the service asks to wait.
-    wait: Option<Duration>,
-}
-
-impl Posted {
-    fn refused(problem: Problem, wait: Option<Duration>) -> Posted {
-        Posted { results: Err(problem), wait }
-    }
-}
+/// For each line of a batch: what the service says.
+type Results = Vec<Result<Deliveries, Problem>>;
 
 /// What became of the lines that were sent together.
+#[derive(Default)]
 struct Answered {
     /// Those to send again.
     rest: Vec<Line>,
@@ -70,10 +55,16 @@ impl Outlet {
     pub async fn read_marks(&self) -> Result<Vec<Option<String>>, Fault> {
         let mut marks = Vec::with_capacity(self.destinations.len());
         for destination in &self.destinations {
-            let mark = mark_of(&self.service, destination, &self.source).await;
-            marks.push(mark.map_err(|error| fault_of(destination, &error))?);
+            marks.push(marks_of(&self.shared.service, destination).await?.remove(&self.source));
         }
         Ok(marks)
+    }
+
+    /// The lines that move all marks to this position.
+    pub fn behind(&self, position: &str) -> Vec<Line> {
+        let is_behind = |mark: &Option<String>| mark.as_deref().is_none_or(|mark| mark < position);
+        let marks = self.marks.iter().enumerate().filter(|(_, mark)| is_behind(mark));
+        marks.map(|(index, _)| Line::skip(index, position)).collect()
     }
 
     /// Sends these until all are answered, or none was accepted for [`SEND_MAX`]. The first of a destination has its
@@ -82,51 +73,48 @@ impl Outlet {
         let (mut count_max, mut moved) = (usize::MAX, Instant::now());
         while !lines.is_empty() {
             let later = lines.split_off(lines.len().min(count_max));
-            let (count, is_one) = (lines.len(), lines.len() == 1);
-            let Posted { results, wait } = self.post(&lines).await?;
-            let answered = match results {
+            let count = lines.len();
+            let (results, wait) = self.post(&lines).await?;
+            let Answered { mut rest, wait, fault } = match results {
                 Ok(results) => self.answered(lines, results, wait),
-                // Together they are too large.
-                Err(problem) if problem.status == 413 && !is_one => {
+                // Together they are too large, or one of them is wrong: alone, each gets its own answer.
+                Err(problem) if is_of_message(&problem) && count > 1 => {
                     count_max = 1;
-                    Answered { rest: lines, wait: None, fault: None }
+                    Answered { rest: lines, ..Answered::default() }
                 }
-                Err(problem) if is_one => self.answered(lines, vec![Err(problem)], wait),
-                Err(problem) if problem.is_temporary() => {
-                    let wait = Some((wait.unwrap_or(RETRY_AFTER), problem.to_string()));
-                    Answered { rest: lines, wait, fault: None }
+                Err(problem) => {
+                    let results = lines.iter().map(|_| Err(problem.clone())).collect();
+                    self.answered(lines, results, wait)
                 }
-                Err(problem) => return Err(Fault::Halted(problem.to_string())),
             };
-            lines = answered.rest;
-            if lines.len() < count {
+            if rest.len() < count {
                 moved = Instant::now();
             }
-            lines.extend(later);
-            if let Some(fault) = answered.fault {
+            rest.extend(later);
+            lines = rest;
+            if let Some(fault) = fault {
                 return Err(fault);
             }
-            match answered.wait {
-                Some((wait, why)) => match SEND_MAX.saturating_sub(moved.elapsed()) {
-                    Duration::ZERO => return Err(Fault::Later(why)),
-                    left => self.wait(wait.min(left), why).await?,
-                },
-                None => self.board.set(&self.label, State::Running),
+            let Shared { board, shutdown, .. } = &self.shared;
+            let Some((wait, why)) = wait else {
+                board.set(&self.label, Ok(()));
+                continue;
+            };
+            let (left, fault) = (SEND_MAX.saturating_sub(moved.elapsed()), Fault::Later(why));
+            board.set(&self.label, Err(fault.clone()));
+            self.shared.pause(wait.min(left)).await;
+            if left.is_zero() || shutdown.is_cancelled() {
+                return Err(fault);
             }
         }
         Ok(())
     }
 
-    async fn wait(&self, wait: Duration, why: String) -> Result<(), Fault> {
-        self.board.set(&self.label, State::Waiting(why.clone()));
-        tokio::select! {
-            () = tokio::time::sleep(wait) => Ok(()),
-            () = self.shutdown.cancelled() => Err(Fault::Later(why)),
-        }
-    }
-
-    /// Posts these lines.
-    async fn post(&self, lines: &[Line]) -> Result<Posted, Fault> {
+    /// Posts these lines: what the service says of each, or of the whole batch, and how long it asks to wait.
+    async fn post(
+        &self,
+        lines: &[Line],
+    ) -> Result<(Result<Results, Problem>, Option<Duration>), Fault> {
         let mut marks: Vec<Option<&str>> = self.marks.iter().map(Option::as_deref).collect();
         let mut body = Vec::new();
         for line in lines {
@@ -135,46 +123,29 @@ impl Outlet {
             line.write(&mut body, destination, &self.source, after)
                 .map_err(|error| Fault::Halted(format!("{}: {error}", line.position)))?;
         }
-        let unanswered = |error: Unreachable| {
-            Posted::refused(no_answer(format!("{:#}", anyhow::Error::from(error))), None)
+        let posted = self.shared.service.post_batch(body, lines.len()).await;
+        let Posted { results, wait } =
+            posted.map_err(|error| Fault::Later(format!("{error:#}")))?;
+        let problem = |failure| match failure {
+            Failure::Refused(refused) => refused.problem,
+            // As if the service had asked to come again.
+            Failure::Unanswered(error) => {
+                let detail = format!("{:#}", anyhow::Error::from(error));
+                Problem { status: 503, detail, ..Problem::default() }
+            }
         };
-        let answer = match self.service.post("/v1/messages", "application/x-ndjson", body).await {
-            Ok(answer) => answer,
-            Err(error) => return Ok(unanswered(error)),
-        };
-        let wait = retry_after(&answer);
-        let kind = answer.headers().get(reqwest::header::CONTENT_TYPE);
-        if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-ndjson")) {
-            let problem = match self.service.refusal(answer).await.downcast::<Refused>() {
-                Ok(refused) => refused.problem,
-                Err(error) => no_answer(format!("{error:#}")),
-            };
-            return Ok(Posted::refused(problem, wait));
-        }
-        let text = match answer.text().await {
-            Ok(text) => text,
-            Err(error) => return Ok(unanswered(self.service.unreachable(error))),
-        };
-        let results = parse_results(&text, lines.len())
-            .map_err(|error| Fault::Later(format!("{error:#}")))?;
-        let is_new = |accepted: Deliveries| accepted.deliveries.iter().any(|one| !one.duplicate);
-        let results = results.into_iter().map(|result| result.map(is_new)).collect();
-        Ok(Posted { results: Ok(results), wait })
+        Ok((results.map_err(problem), wait))
     }
 
     /// Moves the marks, and says which lines to send again.
-    fn answered(
-        &mut self,
-        lines: Vec<Line>,
-        results: Vec<Result<bool, Problem>>,
-        wait: Option<Duration>,
-    ) -> Answered {
-        let mut answered = Answered { rest: Vec::new(), wait: None, fault: None };
+    fn answered(&mut self, lines: Vec<Line>, results: Results, wait: Option<Duration>) -> Answered {
+        let mut answered = Answered::default();
         // Destinations of which a line was refused: what they say of later ones follows from that.
         let mut refused = BTreeSet::new();
         for (mut line, result) in lines.into_iter().zip(results) {
             let problem = match result {
-                Ok(is_new) => {
+                Ok(accepted) => {
+                    let is_new = accepted.deliveries.iter().any(|one| !one.duplicate);
                     let name = match (is_new, &line.content) {
                         (true, _) => "reseq_connect_accepted_total",
                         (false, Some(_)) => "reseq_connect_duplicates_total",
@@ -227,21 +198,16 @@ fn is_of_message(problem: &Problem) -> bool {
     matches!(problem.status, 400 | 413 | 415 | 422) && problem.code != "source_needs_one_shard"
 }
 
-/// There was no answer.
-fn no_answer(detail: String) -> Problem {
-    Problem { status: 503, detail, ..Problem::default() }
-}
-
-/// The mark that a destination has of a source.
-pub async fn mark_of(
+/// The marks that a destination has of all its sources.
+pub async fn marks_of(
     service: &Service,
     destination: &str,
-    source: &str,
-) -> anyhow::Result<Option<String>> {
-    let answer = service.call(Call::get(&path_of(destination, "sources"))).await?;
-    let mut items = answer["items"].as_array().into_iter().flatten();
-    let own = items.find(|item| item["name"] == *source);
-    Ok(own.and_then(|item| item["mark"].as_str()).map(str::to_owned))
+) -> Result<BTreeMap<String, String>, Fault> {
+    let answer = service.call(Call::get(&path_of(destination, "sources"))).await;
+    let answer = answer.map_err(|error| fault_of(destination, &error))?;
+    let items = answer["items"].as_array().into_iter().flatten();
+    let text = |item: &Value, field| item[field].as_str().map(str::to_owned);
+    Ok(items.filter_map(|item| text(item, "name").zip(text(item, "mark"))).collect())
 }
 
 /// The name of a source that differs from this one only in what is behind the `@`: an earlier database, or topic.
@@ -250,15 +216,11 @@ pub async fn other_mark(
     destination: &str,
     source: &str,
 ) -> Result<Option<String>, Fault> {
-    let answer = service.call(Call::get(&path_of(destination, "sources"))).await;
-    let answer = answer.map_err(|error| fault_of(destination, &error))?;
-    let names = answer["items"].as_array().into_iter().flatten();
-    let mut names = names.filter_map(|item| item["name"].as_str());
-    let is_other = |name: &&str| {
+    let is_other = |name: &String| {
         let both = name.rsplit_once('@').zip(source.rsplit_once('@'));
         both.is_some_and(|(other, own)| other.0 == own.0 && other.1 != own.1)
     };
-    Ok(names.find(is_other).map(str::to_owned))
+    Ok(marks_of(service, destination).await?.into_keys().find(is_other))
 }
 
 /// Whether the destination exists, and takes messages of this token. Sends one that it cannot store: there is no mark of

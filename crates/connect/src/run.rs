@@ -9,11 +9,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    board::{Board, State},
+    board::Board,
     line::Line,
     outlet::{Outlet, may_send, other_mark},
     settings::SourceSettings,
-    source::{Event, Fault, Health, Source},
+    source::{Content, Event, Fault, Health, Source},
 };
 
 /// The most messages of a batch.
@@ -22,21 +22,29 @@ const BATCH_MAX: usize = 1_000;
 const BATCH_BYTES_MAX: usize = 2 << 20;
 /// How often to compare the marks while nothing is sent, to confirm, and to measure.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The wait before the next try, by what has happened.
-const AGAIN: Duration = Duration::from_secs(1);
-const AGAIN_HALTED: Duration = Duration::from_secs(5);
-const AGAIN_REWIND: Duration = Duration::from_millis(100);
-
 /// How long the end of the process waits for answers.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Begins to copy the sources of a section.
-pub struct Launch {
-    pub settings: SourceSettings,
+/// What all sources and sinks of the process share.
+#[derive(Clone)]
+pub struct Shared {
     pub service: Arc<Service>,
     pub board: Arc<Board>,
     pub shutdown: CancellationToken,
     pub tasks: TaskTracker,
+}
+
+impl Shared {
+    /// Waits for this long, or until the process stops.
+    pub async fn pause(&self, wait: Duration) {
+        let _ = self.shutdown.run_until_cancelled(sleep(wait)).await;
+    }
+}
+
+/// Begins to copy the sources of a section.
+pub struct Launch {
+    pub settings: SourceSettings,
+    pub shared: Shared,
     /// Where somebody says to begin, by the name of the section or of a source.
     pub begins: Arc<HashMap<String, String>>,
 }
@@ -46,28 +54,27 @@ impl Launch {
     pub fn start(&self, label: String, source: Box<dyn Source>) {
         let SourceSettings { name, destinations, on_refused, .. } = &self.settings;
         let begin_at = self.begins.get(&label).or_else(|| self.begins.get(name)).cloned();
-        self.board.add(&label);
+        self.shared.board.add(&label);
         let outlet = Outlet {
-            service: self.service.clone(),
+            shared: self.shared.clone(),
             label,
             source: String::new(),
             destinations: destinations.clone(),
             marks: Vec::new(),
             on_refused: *on_refused,
-            board: self.board.clone(),
-            shutdown: self.shutdown.clone(),
             refused: None,
         };
-        self.tasks.spawn(Run::new(source, outlet, begin_at).run());
+        let run = Run { source, outlet, begin_at, read: String::new(), is_busy: false };
+        self.shared.tasks.spawn(run.run());
     }
 }
 
 /// One source on its way.
-pub struct Run {
-    pub source: Box<dyn Source>,
-    pub outlet: Outlet,
+struct Run {
+    source: Box<dyn Source>,
+    outlet: Outlet,
     /// Where somebody says to begin; until it has begun there.
-    pub begin_at: Option<String>,
+    begin_at: Option<String>,
     /// Everything before this position is read, and sent.
     read: String,
     /// Something was sent since the last look.
@@ -75,21 +82,16 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn new(source: Box<dyn Source>, outlet: Outlet, begin_at: Option<String>) -> Run {
-        Run { source, outlet, begin_at, read: String::new(), is_busy: false }
-    }
-
     /// Runs until the process stops.
-    pub async fn run(mut self) {
-        let label = self.outlet.label.clone();
+    async fn run(mut self) {
+        let (shared, label) = (self.outlet.shared.clone(), self.outlet.label.clone());
         for name in ["accepted", "duplicates", "refused", "rewinds"] {
             let name = format!("reseq_connect_{name}_total");
             counter!(name, "source" => label.clone()).increment(0);
         }
-        while !self.outlet.shutdown.is_cancelled() {
-            let shutdown = self.outlet.shutdown.clone();
+        while !shared.shutdown.is_cancelled() {
             let late = async {
-                shutdown.cancelled().await;
+                shared.shutdown.cancelled().await;
                 sleep(DRAIN_MAX).await;
             };
             // What is cut off here is sent again by the next process: the marks say from where.
@@ -103,32 +105,23 @@ impl Run {
                     return;
                 }
             };
-            if self.outlet.shutdown.is_cancelled() {
+            if shared.shutdown.is_cancelled() {
                 break;
             }
-            let (state, wait) = match fault {
-                Fault::Rewind(why) => {
-                    counter!("reseq_connect_rewinds_total", "source" => label.clone()).increment(1);
-                    tracing::warn!(source = label, why, "rewinding");
-                    (None, AGAIN_REWIND)
+            let wait = fault.wait();
+            if let Fault::Rewind(why) = fault {
+                counter!("reseq_connect_rewinds_total", "source" => label.clone()).increment(1);
+                tracing::warn!(source = label, why, "rewinding");
+            } else {
+                if let Fault::Standby(why) = &fault
+                    && self.begin_at.take().is_some()
+                {
+                    // When this process takes over, much later, it would skip what is not read yet.
+                    tracing::warn!(source = label, why, "--begin-at does not count here");
                 }
-                Fault::Standby(why) => {
-                    if self.begin_at.take().is_some() {
-                        // When this process takes over, much later, it would skip what is not read yet.
-                        tracing::warn!(source = label, why, "--begin-at does not count here");
-                    }
-                    (Some(State::Standby(why)), AGAIN)
-                }
-                Fault::Later(why) => (Some(State::Waiting(why)), AGAIN),
-                Fault::Halted(why) => (Some(State::Halted(why)), AGAIN_HALTED),
-            };
-            if let Some(state) = state {
-                self.outlet.board.set(&label, state);
+                shared.board.set(&label, Err(fault));
             }
-            tokio::select! {
-                () = sleep(wait) => {}
-                () = self.outlet.shutdown.cancelled() => break,
-            }
+            shared.pause(wait).await;
         }
         tracing::info!(source = label, position = self.read, "drained");
     }
@@ -163,7 +156,7 @@ impl Run {
             )));
         }
         for destination in &self.outlet.destinations {
-            let Outlet { service, source, .. } = &self.outlet;
+            let Outlet { shared: Shared { service, .. }, source, .. } = &self.outlet;
             // Nothing is created for a destination that takes no messages.
             may_send(service, destination).await?;
             if self.begin_at.is_none()
@@ -178,15 +171,10 @@ impl Run {
         let position = self.source.begin(self.begin_at.as_deref()).await?;
         // If this process cannot finish, the next pass does not have to ask.
         self.begin_at.get_or_insert_with(|| position.clone());
-        let is_before = |mark: &Option<String>| mark.as_ref().is_none_or(|mark| *mark < position);
-        let marks = &mut self.outlet.marks;
-        let lines: Vec<Line> = (0..marks.len())
-            .filter(|index| is_before(&marks[*index]))
-            .map(|index| Line::skip(index, &position))
-            .collect();
+        let lines = self.outlet.behind(&position);
         for line in &lines {
             // Without `after`: it jumps.
-            marks[line.destination] = None;
+            self.outlet.marks[line.destination] = None;
         }
         self.outlet.send(lines).await?;
         tracing::info!(source = self.outlet.label, position, "begins");
@@ -201,7 +189,7 @@ impl Run {
         loop {
             let event = tokio::select! {
                 biased;
-                () = self.outlet.shutdown.cancelled() => return self.look().await,
+                () = self.outlet.shared.shutdown.cancelled() => return self.look().await,
                 event = self.source.next() => Some(event?),
                 _ = ticks.tick() => None,
             };
@@ -220,25 +208,17 @@ impl Run {
         let (mut lines, mut bytes, mut held) = (Vec::new(), 0, Vec::new());
         let (mut next, mut fault) = (Some(first), None);
         let mut read = self.read.clone();
-        while let Some(event) = next.take() {
-            let (position, content) = match event {
-                Event::Reached(position) => (position, None),
-                Event::Message { position, content, held: permit } => {
-                    held.push(permit);
-                    (position, Some(content))
+        while let Some(Event { position, content, held: permit }) = next.take() {
+            held.extend(permit);
+            match content.map_or(Ok(None), |content| self.line(&position, content)) {
+                Ok(line) => {
+                    let content = line.as_ref().and_then(|line| line.content.as_ref());
+                    bytes += content.map_or(0, Content::bytes);
+                    lines.extend(line);
                 }
-            };
-            if let Some(content) = content {
-                match self.line(&position, content) {
-                    Ok(Some(line)) => {
-                        bytes += line.content.as_ref().map_or(0, |content| content.bytes());
-                        lines.push(line);
-                    }
-                    Ok(None) => {}
-                    Err(problem) => {
-                        fault = Some(problem);
-                        break;
-                    }
+                Err(problem) => {
+                    fault = Some(problem);
+                    break;
                 }
             }
             read = position;
@@ -253,8 +233,6 @@ impl Run {
         }
         self.is_busy |= !lines.is_empty();
         self.outlet.send(lines).await?;
-        gauge!("reseq_connect_position", "source" => self.outlet.label.clone())
-            .set(self.source.number(&read));
         self.read = read;
         fault.map_or(Ok(()), Err)
     }
@@ -263,7 +241,7 @@ impl Run {
     fn line(
         &mut self,
         position: &str,
-        content: Result<crate::source::Content, String>,
+        content: Result<Content, String>,
     ) -> Result<Option<Line>, Fault> {
         let Outlet { destinations, marks, .. } = &self.outlet;
         let has = |mark: &Option<String>| mark.as_deref().is_some_and(|mark| position <= mark);
@@ -295,10 +273,7 @@ impl Run {
     /// Moves all marks to what was read, and confirms it; or compares the marks if there is nothing to do.
     async fn look(&mut self) -> Result<(), Fault> {
         let read = self.read.clone();
-        let is_behind = |mark: &Option<String>| mark.as_ref().is_none_or(|mark| *mark < read);
-        let marks = self.outlet.marks.iter().enumerate();
-        let behind = marks.filter(|(_, mark)| is_behind(mark));
-        let lines: Vec<Line> = behind.map(|(index, _)| Line::skip(index, &read)).collect();
+        let lines = self.outlet.behind(&read);
         if lines.is_empty() && !self.is_busy {
             let marks = self.outlet.read_marks().await?;
             if marks != self.outlet.marks {
@@ -310,17 +285,18 @@ impl Run {
         self.is_busy = false;
         // Before it is confirmed: something may be wrong with what was read.
         self.measure().await?;
-        self.outlet.board.set(&self.outlet.label, State::Running);
+        self.outlet.shared.board.set(&self.outlet.label, Ok(()));
         self.source.confirm(&read);
         Ok(())
     }
 
     /// Tells how the source is. Fails if it must not go on.
     async fn measure(&mut self) -> Result<(), Fault> {
-        let Health { lag, problem, halted } = self.source.health(&self.read).await?;
+        let Health { lag, at, problem, halted, .. } = self.source.health(&self.read).await?;
         let label = &self.outlet.label;
         gauge!("reseq_connect_lag", "source" => label.clone()).set(lag as f64);
-        self.outlet.board.note(label, problem);
+        gauge!("reseq_connect_position", "source" => label.clone()).set(at);
+        self.outlet.shared.board.note(label, problem);
         halted.map_or(Ok(()), |why| Err(Fault::Halted(why)))
     }
 }

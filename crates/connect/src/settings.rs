@@ -1,28 +1,25 @@
 //! The configuration file. An error names the field.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, bail, ensure};
 use client::{Header, Service, Unusable};
+use config::ClientTls;
 use serde::Deserialize;
 use tls::Pem;
 
-use crate::{
-    run::Launch,
-    source::{Fault, Source},
-};
+#[cfg(feature = "kafka")]
+use crate::kafka::Topic;
+use crate::{run::Launch, source::Source};
 
 /// The most sources and sinks of one process.
 const SOURCES_MAX: usize = 64;
 /// The most destinations of one source.
 const DESTINATIONS_MAX: usize = 100;
-/// The client of Kafka says at `info` what a source says itself.
-const LEVEL: &str = "info,krafka=warn";
-/// The most bytes of a file with a secret or a certificate.
-const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The sources of a section, with their names in the log and the metrics.
 pub type Sources = Vec<(String, Box<dyn Source>)>;
@@ -37,12 +34,12 @@ pub struct Settings {
     #[serde(default)]
     pub http: Http,
     #[serde(default)]
-    pub log: Log,
+    pub log: config::Log,
     #[serde(default, rename = "source")]
     pub sources: Vec<SourceSettings>,
     #[cfg(feature = "kafka")]
     #[serde(default, rename = "sink")]
-    sinks: Vec<crate::kafka::SinkSettings>,
+    pub sinks: Vec<crate::kafka::SinkSettings>,
 }
 
 /// Where the service is.
@@ -67,28 +64,6 @@ impl Default for Http {
     fn default() -> Http {
         Http { listen: SocketAddr::from(([127, 0, 0, 1], 9464)) }
     }
-}
-
-/// The log.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Log {
-    pub level: String,
-    pub format: LogFormat,
-}
-
-impl Default for Log {
-    fn default() -> Log {
-        Log { level: LEVEL.to_owned(), format: LogFormat::Json }
-    }
-}
-
-/// The form of a line of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    Json,
-    Text,
 }
 
 /// What to do with a message that Reseq refuses for good.
@@ -117,6 +92,11 @@ pub struct SourceSettings {
     pub kafka: Option<crate::kafka::Settings>,
 }
 
+/// The default of a field.
+pub fn yes() -> bool {
+    true
+}
+
 impl Settings {
     /// Reads and checks the file.
     pub fn read(path: &Path) -> anyhow::Result<Settings> {
@@ -129,41 +109,33 @@ impl Settings {
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        let count = self.sources.len();
+        let mut names = BTreeSet::new();
+        for source in &self.sources {
+            check_name("source.name", &source.name, &mut names)?;
+            source.check(self).with_context(|| format!("source.{}", source.name))?;
+        }
         #[cfg(feature = "kafka")]
-        let count = count + self.check_kafka()?;
+        self.check_kafka(&mut names)?;
+        let count = names.len();
         ensure!((1..=SOURCES_MAX).contains(&count), "source: {count}; must be 1 to {SOURCES_MAX}");
+        #[cfg(feature = "postgres")]
+        self.check_slots()?;
         telemetry::check_level(&self.log.level).map_err(anyhow::Error::msg)?;
-        for (index, source) in self.sources.iter().enumerate() {
-            let name = &source.name;
-            check_name("source.name", name)?;
-            let is_twice = self.sources[..index].iter().any(|other| other.name == *name);
-            ensure!(!is_twice, "source.name: {name:?} is there twice");
-            let count = source.destinations.len();
-            ensure!(
-                (1..=DESTINATIONS_MAX).contains(&count),
-                "source.{name}.destinations: {count}; must be 1 to {DESTINATIONS_MAX}"
-            );
-            for (at, destination) in source.destinations.iter().enumerate() {
-                let problem = || format!("source.{name}.destinations: {destination:?}");
-                destination.parse::<domain::DestinationName>().with_context(problem)?;
-                let is_twice = source.destinations[..at].contains(destination);
-                ensure!(!is_twice, "{} is there twice", problem());
-            }
-            source.check_kind(self)?;
-            #[cfg(feature = "postgres")]
-            if let Some(own) = &source.postgres {
-                let mut others = self.sources[..index].iter();
-                let has_it = |other: &&SourceSettings| {
-                    other.postgres.as_ref().is_some_and(|other| other.has_slot_of(own))
-                };
-                if let Some(other) = others.find(has_it) {
-                    let (slot, other) = (&own.slot, &other.name);
-                    bail!("source.{name}.postgres.slot: {slot:?} is also that of source {other}");
-                }
+        self.reseq.service().map(drop)
+    }
+
+    /// Two sources cannot read one slot.
+    #[cfg(feature = "postgres")]
+    fn check_slots(&self) -> anyhow::Result<()> {
+        let mut slots = BTreeMap::new();
+        for (name, own) in
+            self.sources.iter().filter_map(|source| Some((&source.name, source.postgres.as_ref()?)))
+        {
+            if let Some(other) = slots.insert(own.place_of_slot(), name) {
+                let slot = &own.slot;
+                bail!("source.{name}.postgres.slot: {slot:?} is also that of source {other}");
             }
         }
-        self.reseq.service()?;
         Ok(())
     }
 }
@@ -171,73 +143,72 @@ impl Settings {
 #[cfg(feature = "kafka")]
 impl Settings {
     /// How to reach the brokers.
-    fn kafka(&self) -> anyhow::Result<&crate::kafka::Cluster> {
+    pub fn kafka(&self) -> anyhow::Result<&crate::kafka::Cluster> {
         self.kafka.as_ref().context("kafka: is missing; add a section [kafka]")
     }
 
-    /// The sinks, and where they write.
-    pub fn sinks(
-        &self,
-    ) -> anyhow::Result<Vec<(&crate::kafka::SinkSettings, &crate::kafka::Cluster)>> {
-        self.sinks.iter().map(|sink| Ok((sink, self.kafka()?))).collect()
-    }
-
-    /// The number of sinks.
-    fn check_kafka(&self) -> anyhow::Result<usize> {
+    fn check_kafka<'a>(&'a self, names: &mut BTreeSet<&'a str>) -> anyhow::Result<()> {
         if let Some(kafka) = &self.kafka {
             kafka.check().context("kafka")?;
         }
-        for (index, sink) in self.sinks.iter().enumerate() {
-            let name = &sink.name;
-            check_name("sink.name", name)?;
+        for sink in &self.sinks {
+            check_name("sink.name", &sink.name, names)?;
             self.kafka()?;
-            sink.check().with_context(|| format!("sink.{name}"))?;
-            let others = self.sources.iter().map(|source| &source.name);
-            let mut others = others.chain(self.sinks[..index].iter().map(|sink| &sink.name));
-            ensure!(!others.any(|other| other == name), "sink.name: {name:?} is there twice");
+            sink.check().with_context(|| format!("sink.{}", sink.name))?;
         }
-        Ok(self.sinks.len())
+        Ok(())
     }
 }
 
-fn check_name(field: &str, name: &str) -> anyhow::Result<()> {
+fn check_name<'a>(field: &str, name: &'a str, names: &mut BTreeSet<&'a str>) -> anyhow::Result<()> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_good = (1..=64).contains(&name.len()) && name.bytes().all(is_name);
     ensure!(is_good, "{field}: {name:?}; must be 1 to 64 letters, digits, - _ .");
+    ensure!(names.insert(name), "{field}: {name:?} is there twice");
     Ok(())
 }
 
 impl SourceSettings {
-    fn check_kind(&self, all: &Settings) -> anyhow::Result<()> {
-        let (name, mut kinds) = (&self.name, 0);
+    fn check(&self, all: &Settings) -> anyhow::Result<()> {
+        let count = self.destinations.len();
+        ensure!(
+            (1..=DESTINATIONS_MAX).contains(&count),
+            "destinations: {count}; must be 1 to {DESTINATIONS_MAX}"
+        );
+        let mut known = BTreeSet::new();
+        for name in &self.destinations {
+            let problem = || format!("destinations: {name:?}");
+            name.parse::<domain::DestinationName>().with_context(problem)?;
+            ensure!(known.insert(name), "{} is there twice", problem());
+        }
+        let mut kinds = 0;
         #[cfg(feature = "postgres")]
         if let Some(postgres) = &self.postgres {
-            postgres.check(self).with_context(|| format!("source.{name}.postgres"))?;
+            postgres.check(count).context("postgres")?;
             kinds += 1;
         }
         #[cfg(feature = "kafka")]
         if let Some(kafka) = &self.kafka {
             all.kafka()?;
-            kafka.check(self.destinations.len()).with_context(|| format!("source.{name}.kafka"))?;
+            kafka.check(count).context("kafka")?;
             kinds += 1;
         }
         let _ = all;
-        ensure!(kinds == 1, "source.{name}: must have one section, such as [source.postgres]");
+        ensure!(kinds == 1, "must have one section, such as [source.postgres]");
         Ok(())
     }
 
     /// The sources themselves, to ask them.
-    pub async fn sources(&self, all: &Settings) -> anyhow::Result<Result<Sources, Fault>> {
+    pub async fn sources(&self, all: &Settings) -> anyhow::Result<Sources> {
         #[cfg(feature = "kafka")]
         if let Some(kafka) = &self.kafka {
-            let topic = crate::kafka::Topic::new(&self.name, kafka, all.kafka()?);
-            return Ok(topic.sources().await);
+            return Ok(Topic::new(&self.name, kafka, all.kafka()?).sources().await?);
         }
         let _ = all;
         #[cfg(feature = "postgres")]
         if let Some(postgres) = &self.postgres {
             let source = crate::postgres::Postgres::new(&self.name, postgres)?;
-            return Ok(Ok(vec![(self.name.clone(), Box::new(source))]));
+            return Ok(vec![(self.name.clone(), Box::new(source))]);
         }
         bail!("source.{}: has no kind", self.name)
     }
@@ -249,14 +220,12 @@ impl Launch {
         let section = &self.settings;
         #[cfg(feature = "kafka")]
         if let Some(kafka) = &section.kafka {
-            let topic = crate::kafka::Topic::new(&section.name, kafka, all.kafka()?);
-            let tasks = self.tasks.clone();
-            tasks.spawn(topic.run(self));
+            let topic = Topic::new(&section.name, kafka, all.kafka()?);
+            self.shared.board.add(&section.name);
+            self.shared.tasks.clone().spawn(topic.run(self));
             return Ok(());
         }
-        for (label, source) in
-            section.sources(all).await?.map_err(|fault| anyhow::anyhow!("{fault}"))?
-        {
+        for (label, source) in section.sources(all).await? {
             self.start(label, source);
         }
         Ok(())
@@ -266,23 +235,14 @@ impl Launch {
 impl Reseq {
     /// A client of the service.
     pub fn service(&self) -> anyhow::Result<Service> {
-        let file = |field: &str, path: &Option<PathBuf>| match path {
-            Some(path) => content(field, path).map(Some),
-            None => Ok(None),
-        };
-        let certificate = file("reseq.certificate_file", &self.certificate_file)?;
-        let key = file("reseq.key_file", &self.key_file)?;
-        ensure!(
-            certificate.is_some() == key.is_some(),
-            "reseq.certificate_file, reseq.key_file: one of them is missing"
-        );
-        let pem = Pem { ca: file("reseq.ca_file", &self.ca_file)?, identity: certificate.zip(key) };
         let mut headers = Vec::new();
         if let Some(path) = &self.token_file {
             let token = secret("reseq.token_file", path)?;
             let problem = "reseq.token_file: has characters that no token has";
             headers.push(Header::bearer(&token).context(problem)?);
         }
+        let files = client_tls(&self.ca_file, &self.certificate_file, &self.key_file);
+        let pem = Pem::read("reseq", &files)?;
         Service::at(&self.url, &headers, &pem).map_err(|error| match error {
             Unusable::Url => anyhow::anyhow!("reseq.url: {error}"),
             Unusable::Ca => anyhow::anyhow!("reseq.ca_file: {error}"),
@@ -292,20 +252,20 @@ impl Reseq {
     }
 }
 
-pub fn content(field: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
-    let problem = || format!("{field}: {} cannot be read", path.display());
-    let length = std::fs::metadata(path).with_context(problem)?.len();
-    ensure!(length <= FILE_BYTES_MAX, "{field}: {} is too long", path.display());
-    std::fs::read(path).with_context(problem)
+/// These fields of a section, of which each may be absent.
+pub fn client_tls(
+    ca: &Option<PathBuf>,
+    certificate: &Option<PathBuf>,
+    key: &Option<PathBuf>,
+) -> ClientTls {
+    let [ca_file, certificate_file, key_file] =
+        [ca, certificate, key].map(|path| path.clone().unwrap_or_default());
+    ClientTls { ca_file, certificate_file, key_file }
 }
 
-/// The secret in a file, without the line break at its end.
+/// The secret in a file, without white space around it.
 pub fn secret(field: &str, path: &Path) -> anyhow::Result<String> {
-    let text = String::from_utf8(content(field, path)?).ok();
-    let text = text.with_context(|| format!("{field}: {} is not text", path.display()))?;
-    let text = text.trim_end_matches(['\n', '\r']).to_owned();
-    ensure!(!text.is_empty(), "{field}: {} is empty", path.display());
-    Ok(text)
+    config::read_secret(path).map_err(|problem| anyhow::anyhow!("{field}: {problem}"))
 }
 
 #[cfg(all(test, feature = "postgres"))]
@@ -356,7 +316,7 @@ mod tests {
             (
                 "topic = \"orders\"",
                 "topic = \"or ders\"",
-                "source.orders.kafka: topic: \"or ders\"",
+                "source.orders: kafka: topic: \"or ders\"",
             ),
             ("topic = \"orders\"", "topic = \"o\"\nheaders = [\"X\"]", "headers: \"X\""),
             ("topic = \"invoices\"", "topic = \"\"", "sink.invoices: topic: \"\""),
@@ -377,15 +337,17 @@ mod tests {
             (
                 "[reseq]",
                 "[reseq]\ntoken_file = \"/none\"",
-                "reseq.token_file: /none cannot be read",
+                "reseq.token_file: the file /none cannot be read",
             ),
-            ("[\"erp\"]", "[]", "source.orders.destinations: 0; must be 1"),
+            ("[\"erp\"]", "[]", "source.orders: destinations: 0; must be 1"),
             ("[\"erp\"]", "[\"erp\", \"crm\"]", "columns.destination: is missing"),
-            ("[\"erp\"]", "[\"a b\"]", "source.orders.destinations: \"a b\""),
-            ("\"reseq\"\npub", "\"Re seq\"\npub", "source.orders.postgres: slot: \"Re seq\""),
+            ("[\"erp\"]", "[\"a b\"]", "source.orders: destinations: \"a b\""),
+            ("\"reseq\"\npub", "\"Re seq\"\npub", "source.orders: postgres: slot: \"Re seq\""),
             ("public.outbox", "outbox", "table: \"outbox\"; write it with its schema"),
             ("slot =", "confirm_delay_ms = 5\nslot =", "confirm_delay_ms: 5; must be 1000"),
             ("slot =", "slots =", "slots"),
+            ("slot =", "ca_fil = \"x\"\nslot =", "unknown field `ca_fil`, expected one of"),
+            ("[reseq]", "[reseq]\nkey_file = \"x\"", "reseq.certificate_file is not valid"),
             ("[source.postgres]", "[source.kinesis]", "kinesis"),
             ("\"orders\"", "\"or/ders\"", "source.name: \"or/ders\""),
         ] {

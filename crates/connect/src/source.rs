@@ -1,76 +1,87 @@
 //! What a kind of source must do. The rest of the program knows no more of it.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Why a source does not go on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Why a source or a sink does not go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// Another process reads it, or a connection that this one had before. This one takes over when that one ends.
+    #[error("{0}")]
     Standby(String),
     /// It may work later, by itself.
+    #[error("{0}")]
     Later(String),
     /// Somebody has to do something.
+    #[error("{0}")]
     Halted(String),
-    /// A destination has another mark than expected: go on after it.
+    /// A destination has another mark than expected, or a topic other partitions: begin again.
+    #[error("{0}")]
     Rewind(String),
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Fault::Standby(text) | Fault::Later(text) | Fault::Halted(text) | Fault::Rewind(text)) =
-            self;
-        f.write_str(text)
+impl Fault {
+    /// The wait before the next try.
+    pub fn wait(&self) -> Duration {
+        match self {
+            Fault::Rewind(_) => Duration::from_millis(100),
+            Fault::Standby(_) | Fault::Later(_) => Duration::from_secs(1),
+            Fault::Halted(_) => Duration::from_secs(5),
+        }
     }
 }
 
-/// The body of a message.
-#[derive(Debug)]
-pub enum Payload {
-    /// JSON on one line.
-    Json(Box<RawValue>),
-    /// Anything else.
-    Bytes { content_type: String, bytes: Bytes },
-}
-
-/// A message as the source has it.
-#[derive(Debug)]
+/// A message as the source has it, with the fields that it has for the service.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Content {
     /// Its destination. `None`: the only one of the source.
+    #[serde(skip_serializing)]
     pub destination: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    pub payload: Payload,
+    /// Its body: JSON on one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<Box<RawValue>>,
+    /// Or anything else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
 }
 
 impl Content {
+    /// Gives it these bytes as its body.
+    pub fn set_bytes(&mut self, content_type: &str, bytes: &[u8]) {
+        self.body_base64 = Some(BASE64_STANDARD.encode(bytes));
+        self.content_type = Some(content_type.to_owned());
+    }
+
     /// About how many bytes it has.
     pub fn bytes(&self) -> usize {
-        let body = match &self.payload {
-            Payload::Json(json) => json.get().len(),
-            Payload::Bytes { bytes, .. } => bytes.len() / 3 * 4,
-        };
-        body + self.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+        let body = self.body.as_ref().map_or(0, |body| body.get().len());
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
+        body + self.body_base64.as_ref().map_or(0, String::len) + headers.sum::<usize>()
     }
 }
 
-/// What follows in the source.
+/// What follows in the source: all before this position has been read.
 #[derive(Debug)]
-pub enum Event {
-    /// A message, or why it is none.
-    Message {
-        position: String,
-        content: Result<Content, String>,
-        /// What it holds until it is sent.
-        held: Option<OwnedSemaphorePermit>,
-    },
-    /// All messages before this position have been read.
-    Reached(String),
+pub struct Event {
+    pub position: String,
+    /// The message there, or why it is none. `None`: nobody wants what is there.
+    pub content: Option<Result<Content, String>>,
+    /// What it holds until it is sent.
+    pub held: Option<OwnedSemaphorePermit>,
 }
 
 /// How a source is.
@@ -78,6 +89,9 @@ pub enum Event {
 pub struct Health {
     /// Bytes, or messages, that it has and that were not read yet.
     pub lag: u64,
+    pub unit: &'static str,
+    /// What was read, as a number that grows, for the metric.
+    pub at: f64,
     /// Why it needs attention, though it goes on.
     pub problem: Option<String>,
     /// Why it must not go on before somebody has done something: it would miss messages.
@@ -112,10 +126,4 @@ pub trait Source: Send {
 
     /// Whether all that it needs is there. Changes nothing.
     async fn check(&mut self) -> Vec<Finding>;
-
-    /// A position as a number that grows, for the metric.
-    fn number(&self, position: &str) -> f64;
-
-    /// What its lag counts.
-    fn unit(&self) -> &'static str;
 }

@@ -36,6 +36,14 @@ pub struct Pem {
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
+impl Pem {
+    /// The content of the files of a section, for a connection that Reseq makes.
+    pub fn read(section: &str, tls: &ClientTls) -> Result<Pem, ConfigError> {
+        tls.validate(section)?;
+        Files::of_client(section, tls).read()
+    }
+}
+
 /// The problem with the content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unusable {

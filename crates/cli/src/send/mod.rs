@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use reqwest::{Response, StatusCode, header};
+use reqwest::StatusCode;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -22,9 +22,8 @@ use super::{
     output::{Output, counted, write_out},
 };
 use client::{
-    Problem, Refused, Service, Unreachable,
-    batch::{Deliveries, first_refused, parse_results},
-    retry_after,
+    Problem, Refused, Service,
+    batch::{Deliveries, Failure, Posted, first_refused},
 };
 use meter::Meter;
 use source::{Item, Source};
@@ -123,35 +122,18 @@ struct Tried {
     wait: Option<Duration>,
 }
 
-/// Why a message was not accepted.
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    /// The service refused it.
-    #[error(transparent)]
-    Refused(Refused),
-    /// There was no complete answer. The message may be stored; its key makes a retry safe.
-    #[error(transparent)]
-    Unanswered(Unreachable),
+/// True if a retry may succeed: each message has a key, which makes it safe.
+fn is_temporary(failure: &Failure) -> bool {
+    match failure {
+        Failure::Refused(refused) => refused.problem.is_temporary(),
+        Failure::Unanswered(_) => true,
+    }
 }
 
-impl Failure {
-    fn of_line(problem: Problem) -> Failure {
-        Failure::Refused(Refused { problem, object: String::new() })
-    }
-
-    /// True if a retry may succeed.
-    fn is_temporary(&self) -> bool {
-        match self {
-            Failure::Refused(refused) => refused.problem.is_temporary(),
-            Failure::Unanswered(_) => true,
-        }
-    }
-
-    fn into_error(self) -> anyhow::Error {
-        match self {
-            Failure::Refused(refused) => refused.into(),
-            Failure::Unanswered(unreachable) => unreachable.into(),
-        }
+fn into_error(failure: Failure) -> anyhow::Error {
+    match failure {
+        Failure::Refused(refused) => refused.into(),
+        Failure::Unanswered(unreachable) => unreachable.into(),
     }
 }
 
@@ -180,15 +162,15 @@ impl Sending {
             batch = &batch[tried.accepted..];
             let (Some(failure), Some(first)) = (tried.failure, batch.first()) else { continue };
             let line = || format!("line {}", first.line);
-            if !failure.is_temporary() {
-                return Err(failure.into_error().context(line()));
+            if !is_temporary(&failure) {
+                return Err(into_error(failure).context(line()));
             }
             if tried.accepted > 0 {
                 since = Instant::now();
             }
             if since.elapsed() > self.retry_max {
                 let text = format!("{}: not accepted for {:?}", line(), self.retry_max);
-                return Err(failure.into_error().context(text));
+                return Err(into_error(failure).context(text));
             }
             let wait = tried.wait.unwrap_or(RETRY_AFTER).min(RETRY_AFTER_MAX);
             self.meter.waiting(&failure, wait);
@@ -203,50 +185,38 @@ impl Sending {
             body.extend_from_slice(&item.json);
             body.push(b'\n');
         }
-        let answer = match self.service.post("/v1/messages", "application/x-ndjson", body).await {
-            Ok(answer) => answer,
-            Err(unreachable) => return Ok(Tried::nothing(Failure::Unanswered(unreachable))),
-        };
-        let wait = retry_after(&answer);
-        // A batch of which nothing was accepted has the status of its first line.
-        if !answer.status().is_success() && !has_results(&answer) {
-            let failure = self.failure(answer).await?;
-            return Ok(Tried { wait, ..Tried::nothing(failure) });
-        }
-        let text = match answer.text().await {
-            Ok(text) => text,
-            Err(error) => {
-                let unreachable = self.service.unreachable(error);
-                return Ok(Tried::nothing(Failure::Unanswered(unreachable)));
+        let Posted { results, wait } = self.service.post_batch(body, batch.len()).await?;
+        let results = match results {
+            Ok(results) => results,
+            Err(failure) => {
+                let failure = Some(self.explained(failure));
+                return Ok(Tried { accepted: 0, failure, wait });
             }
         };
-        let results = parse_results(&text, batch.len())?;
         let accepted = first_refused(&results).unwrap_or(results.len());
         let mut results = results.into_iter();
         for deliveries in results.by_ref().take(accepted).flatten() {
             self.count(deliveries);
         }
-        let failure = results.next().and_then(Result::err).map(Failure::of_line);
+        let of_line =
+            |problem: Problem| Failure::Refused(Refused { problem, object: String::new() });
+        let failure = results.next().and_then(Result::err).map(of_line);
         Ok(Tried { accepted, failure, wait })
     }
 
-    /// Why the service refused the whole batch.
-    async fn failure(&self, answer: Response) -> anyhow::Result<Failure> {
-        let status = answer.status();
-        let error = self.service.refusal(answer).await;
-        match error.downcast::<Refused>() {
-            Ok(mut refused) => {
-                if status == StatusCode::NOT_FOUND && refused.problem.code == "not_found" {
-                    refused.problem.detail = format!(
-                        "{} accepts no messages: the pod has no role ingest. Give --url the URL of a \
-                         pod with this role, or start this one with --roles ingest",
-                        self.service.url()
-                    );
-                }
-                Ok(Failure::Refused(refused))
-            }
-            Err(error) => Ok(Failure::Unanswered(error.downcast::<Unreachable>()?)),
+    /// Why the whole batch was not accepted.
+    fn explained(&self, mut failure: Failure) -> Failure {
+        if let Failure::Refused(Refused { problem, .. }) = &mut failure
+            && problem.status == StatusCode::NOT_FOUND
+            && problem.code == "not_found"
+        {
+            problem.detail = format!(
+                "{} accepts no messages: the pod has no role ingest. Give --url the URL of a pod with this role, or \
+                 start this one with --roles ingest",
+                self.service.url()
+            );
         }
+        failure
     }
 
     fn count(&mut self, accepted: Deliveries) {
@@ -278,17 +248,4 @@ impl Sending {
             lines => lines.join("\n"),
         })
     }
-}
-
-impl Tried {
-    /// Nothing was accepted.
-    fn nothing(failure: Failure) -> Tried {
-        Tried { accepted: 0, failure: Some(failure), wait: None }
-    }
-}
-
-/// True if the answer has a result for each message.
-fn has_results(answer: &Response) -> bool {
-    let content_type = answer.headers().get(header::CONTENT_TYPE);
-    content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/x-ndjson"))
 }

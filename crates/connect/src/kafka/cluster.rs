@@ -2,16 +2,17 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use krafka::{
     Kafka, KrafkaError,
     auth::{AuthConfig, TlsConfig},
     error::ErrorCode,
 };
 use serde::Deserialize;
+use tls::Pem;
 
 use crate::{
-    settings::{content, secret},
+    settings::{client_tls, secret, yes},
     source::Fault,
 };
 
@@ -32,10 +33,6 @@ pub struct Cluster {
     password_file: Option<PathBuf>,
     #[serde(default)]
     mechanism: Mechanism,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// How the user proves who it is.
@@ -77,23 +74,20 @@ impl Cluster {
                     Mechanism::ScramSha512 => AuthConfig::sasl_scram_sha512(user, password),
                 }
             }
-            _ => anyhow::bail!("username, password_file: one of them is missing"),
+            _ => bail!("username, password_file: one of them is missing"),
         };
+        let files = client_tls(&self.ca_file, &self.certificate_file, &self.key_file);
+        let Pem { ca, identity } = Pem::read("kafka", &files)?;
         if !self.tls {
             return Ok(auth);
         }
         let mut tls = TlsConfig::new().with_native_roots();
-        if let Some(path) = &self.ca_file {
-            tls = tls.with_ca_cert_pem(content("ca_file", path)?);
+        if let Some(ca) = ca {
+            tls = tls.with_ca_cert_pem(ca);
         }
-        tls = match (&self.certificate_file, &self.key_file) {
-            (None, None) => tls,
-            (Some(certificate), Some(key)) => tls.with_client_cert_pem(
-                content("certificate_file", certificate)?,
-                content("key_file", key)?,
-            ),
-            _ => anyhow::bail!("certificate_file, key_file: one of them is missing"),
-        };
+        if let Some((certificate, key)) = identity {
+            tls = tls.with_client_cert_pem(certificate, key);
+        }
         Ok(auth.with_tls(tls))
     }
 
@@ -107,31 +101,33 @@ impl Cluster {
             .security(auth)
             .metadata_max_age(age_max)
             .allow_auto_create_topics(false);
-        kafka.connect().await.map_err(|error| fault_of(&error))
+        Ok(kafka.connect().await?)
     }
 }
 
 /// What an error of Kafka means for a source or a sink.
-pub fn fault_of(error: &KrafkaError) -> Fault {
-    let text = format!("Kafka: {error}");
-    let is_for_somebody = match error {
-        KrafkaError::Auth { .. }
-        | KrafkaError::Config { .. }
-        | KrafkaError::UnknownTopic { .. } => true,
-        KrafkaError::Broker { code, .. } => matches!(
-            code,
-            ErrorCode::TopicAuthorizationFailed
-                | ErrorCode::GroupAuthorizationFailed
-                | ErrorCode::ClusterAuthorizationFailed
-                | ErrorCode::InvalidSessionTimeout
-                | ErrorCode::UnknownTopicOrPartition
-        ),
-        // A batch that is damaged stays so.
-        KrafkaError::Protocol { .. } | KrafkaError::Compression { .. } => !error.is_retriable(),
-        _ => false,
-    };
-    match is_for_somebody {
-        true => Fault::Halted(text),
-        false => Fault::Later(text),
+impl From<KrafkaError> for Fault {
+    fn from(error: KrafkaError) -> Fault {
+        let text = format!("Kafka: {error}");
+        let is_for_somebody = match &error {
+            KrafkaError::Auth { .. }
+            | KrafkaError::Config { .. }
+            | KrafkaError::UnknownTopic { .. } => true,
+            KrafkaError::Broker { code, .. } => matches!(
+                code,
+                ErrorCode::TopicAuthorizationFailed
+                    | ErrorCode::GroupAuthorizationFailed
+                    | ErrorCode::ClusterAuthorizationFailed
+                    | ErrorCode::InvalidSessionTimeout
+                    | ErrorCode::UnknownTopicOrPartition
+            ),
+            // A batch that is damaged stays so.
+            KrafkaError::Protocol { .. } | KrafkaError::Compression { .. } => !error.is_retriable(),
+            _ => false,
+        };
+        match is_for_somebody {
+            true => Fault::Halted(text),
+            false => Fault::Later(text),
+        }
     }
 }

@@ -1,17 +1,12 @@
 //! Records as messages.
 
-use std::collections::BTreeMap;
-
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use krafka::consumer::ConsumerRecord;
 use serde_json::value::RawValue;
 
 use super::Settings;
-use crate::source::{Content, Payload};
-
-const JSON: &str = "application/json";
-const OCTETS: &str = "application/octet-stream";
+use crate::source::Content;
 
 /// A record as a message, or why it is none. `Ok(None)`: nobody wants it.
 pub fn of_record(settings: &Settings, record: ConsumerRecord) -> Result<Option<Content>, String> {
@@ -20,7 +15,8 @@ pub fn of_record(settings: &Settings, record: ConsumerRecord) -> Result<Option<C
     }
     let key = record.key.as_ref().filter(|key| !key.is_empty());
     let key = key.map_or_else(|| record.partition.to_string(), key_of);
-    let (mut headers, mut content_type) = (BTreeMap::new(), settings.content_type.as_str());
+    let mut content = Content { key: Some(key), ..Content::default() };
+    let mut content_type = settings.content_type.as_str();
     for (name, value) in &record.headers {
         // CloudEvents have `ce_` in Kafka and `ce-` in HTTP.
         let name = name.to_lowercase();
@@ -35,17 +31,20 @@ pub fn of_record(settings: &Settings, record: ConsumerRecord) -> Result<Option<C
         match is_type {
             true => content_type = text,
             // As for a header that Kafka's clients look up: the last one counts.
-            false => drop(headers.insert(name, text.to_owned())),
+            false => drop(content.headers.insert(name, text.to_owned())),
         }
     }
-    let payload = match record.value {
+    match record.value {
         None => {
-            headers.insert("x-kafka-tombstone".to_owned(), "true".to_owned());
-            Payload::Bytes { content_type: OCTETS.to_owned(), bytes: Bytes::new() }
+            content.headers.insert("x-kafka-tombstone".to_owned(), "true".to_owned());
+            content.set_bytes("application/octet-stream", b"");
         }
-        Some(bytes) => payload(content_type, bytes),
-    };
-    Ok(Some(Content { destination: None, key: Some(key), id: None, headers, payload }))
+        Some(bytes) => match json_of(content_type, &bytes) {
+            Some(json) => content.body = Some(json),
+            None => content.set_bytes(content_type, &bytes),
+        },
+    }
+    Ok(Some(content))
 }
 
 /// The key as it is if it is printable text, else in base64.
@@ -56,17 +55,12 @@ fn key_of(key: &Bytes) -> String {
     }
 }
 
-/// The same bytes. As JSON if that carries each of them: not the space around the value, nor line breaks.
-fn payload(content_type: &str, bytes: Bytes) -> Payload {
-    if content_type == JSON
-        && !bytes.contains(&b'\n')
-        && !bytes.contains(&b'\r')
-        && let Ok(json) = serde_json::from_slice::<Box<RawValue>>(&bytes)
-        && json.get().len() == bytes.len()
-    {
-        return Payload::Json(json);
-    }
-    Payload::Bytes { content_type: content_type.to_owned(), bytes }
+/// The same bytes as JSON, if that carries each of them: not the space around the value, nor line breaks.
+fn json_of(content_type: &str, bytes: &Bytes) -> Option<Box<RawValue>> {
+    let is_whole =
+        content_type == "application/json" && !bytes.iter().any(|byte| b"\r\n".contains(byte));
+    let json = is_whole.then(|| serde_json::from_slice::<Box<RawValue>>(bytes).ok())??;
+    (json.get().len() == bytes.len()).then_some(json)
 }
 
 #[cfg(test)]
@@ -100,10 +94,10 @@ mod tests {
             (b"no", false),
             (b"", false),
         ] {
-            match read(None, Some(body)).payload {
-                Payload::Json(json) => assert!(is_json && json.get().as_bytes() == body),
-                Payload::Bytes { bytes, .. } => assert!(!is_json && bytes == body),
-            }
+            let Content { body: json, body_base64, .. } = read(None, Some(body));
+            assert_eq!(json.is_some(), is_json);
+            assert!(json.is_none_or(|json| json.get().as_bytes() == body));
+            assert_eq!(body_base64, (!is_json).then(|| BASE64_STANDARD.encode(body)));
         }
     }
 

@@ -7,7 +7,6 @@ use krafka::{KrafkaError, Record, error::ErrorCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::cluster::fault_of;
 use crate::source::Fault;
 
 /// The answer to a consumer.
@@ -74,7 +73,7 @@ impl Outcome {
         match result {
             Ok(_) => Outcome::Written,
             Err(error) if is_of_message(&error) => Outcome::Refused(error.to_string()),
-            Err(error) => Outcome::Open(fault_of(&error)),
+            Err(error) => Outcome::Open(error.into()),
         }
     }
 }

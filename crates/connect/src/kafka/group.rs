@@ -19,10 +19,10 @@ use metrics::gauge;
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::sleep};
 
-use super::{Cluster, Settings, cluster::fault_of, partition::Partition};
+use super::{Cluster, Settings, partition::Partition};
 use crate::{
-    board::State,
-    run::Launch,
+    run::{Launch, Shared},
+    settings::Sources,
     source::{Fault, Source},
 };
 
@@ -30,7 +30,6 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(500);
 /// How often to ask which partitions the topic has.
 const TOPIC_EVERY: Duration = Duration::from_secs(2);
-const AGAIN: Duration = Duration::from_secs(1);
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 /// The most partitions of a topic: a destination has 1,024 marks.
 const PARTITIONS_MAX: usize = 1_024;
@@ -46,20 +45,16 @@ pub struct Topic {
     pub commits: Mutex<BTreeMap<i32, i64>>,
 }
 
-/// How it is.
+/// How it is, or why that is not known.
+pub type Now = Result<Known, Fault>;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Now {
-    /// Not known yet, or it cannot be asked.
-    Unknown(String),
-    Known {
-        /// Another one means that it was removed and created again.
-        id: String,
-        partitions: BTreeSet<i32>,
-        /// Those that this process has to read.
-        own: BTreeSet<i32>,
-    },
-    /// It does not exist.
-    Missing,
+pub struct Known {
+    /// Another one means that it was removed and created again.
+    pub id: String,
+    pub partitions: BTreeSet<i32>,
+    /// Those that this process has to read.
+    pub own: BTreeSet<i32>,
 }
 
 impl Topic {
@@ -68,7 +63,7 @@ impl Topic {
             name: name.to_owned(),
             settings: settings.clone(),
             cluster: cluster.clone(),
-            now: watch::Sender::new(Now::Unknown("the group has not answered yet".to_owned())),
+            now: watch::Sender::new(Err(Fault::Later("the group has not answered yet".to_owned()))),
             commits: Mutex::default(),
         })
     }
@@ -78,21 +73,16 @@ impl Topic {
     }
 
     /// All partitions, as sources that are asked only. No member of the group.
-    pub async fn sources(self: Arc<Topic>) -> Result<Vec<(String, Box<dyn Source>)>, Fault> {
+    pub async fn sources(self: Arc<Topic>) -> Result<Sources, Fault> {
         let kafka = self.cluster.connect(TOPIC_EVERY).await?;
-        let consumer = kafka.consumer_without_group().build().await;
-        let consumer = consumer.map_err(|error| fault_of(&error))?;
-        let found = self.look(&consumer, BTreeSet::new()).await?;
-        let Now::Known { id, partitions, .. } = found else {
-            return Err(Fault::Halted(self.missing()));
-        };
-        let own = partitions.clone();
-        self.now.send_replace(Now::Known { id, partitions: partitions.clone(), own });
-        Ok(partitions.into_iter().map(|number| self.source(number)).collect())
+        let consumer = kafka.consumer_without_group().build().await?;
+        let known = self.look(&consumer, None).await?;
+        self.now.send_replace(Ok(known.clone()));
+        Ok(known.partitions.into_iter().map(|number| self.source(number)).collect())
     }
 
-    pub fn missing(&self) -> String {
-        format!("topic {} does not exist", self.settings.topic)
+    fn missing(&self) -> Fault {
+        Fault::Halted(format!("topic {} does not exist", self.settings.topic))
     }
 
     fn source(self: &Arc<Topic>, number: i32) -> (String, Box<dyn Source>) {
@@ -104,28 +94,14 @@ impl Topic {
     pub async fn run(self: Arc<Topic>, mut launch: Launch) {
         let mut started = BTreeSet::new();
         while let Err(fault) = self.follow(&mut launch, &mut started).await {
-            self.now.send_if_modified(|now| {
-                let is_missing = *now == Now::Missing;
-                if !is_missing {
-                    *now = Now::Unknown(fault.to_string());
-                }
-                !is_missing
-            });
-            self.shows(&launch, Some(fault));
-            tokio::select! {
-                () = sleep(AGAIN) => {}
-                () = launch.shutdown.cancelled() => return,
+            self.now.send_replace(Err(fault.clone()));
+            let wait = fault.wait();
+            launch.shared.board.set(&self.name, Err(fault));
+            launch.shared.pause(wait).await;
+            if launch.shared.shutdown.is_cancelled() {
+                return;
             }
         }
-    }
-
-    fn shows(&self, launch: &Launch, fault: Option<Fault>) {
-        let state = match fault {
-            None => State::Running,
-            Some(Fault::Halted(why)) => State::Halted(why),
-            Some(fault) => State::Waiting(fault.to_string()),
-        };
-        launch.board.set(&self.name, state);
     }
 
     /// As a member of the group, until the process stops or something has to be done.
@@ -136,28 +112,30 @@ impl Topic {
     ) -> Result<(), Fault> {
         let kafka = self.cluster.connect(TOPIC_EVERY).await?;
         let consumer = self.member(&kafka).await.map_err(|error| match error {
-            KrafkaError::UnknownTopic { .. } => {
-                self.now.send_replace(Now::Missing);
-                Fault::Halted(self.missing())
-            }
-            error => fault_of(&error),
+            KrafkaError::UnknownTopic { .. } => self.missing(),
+            error => error.into(),
         })?;
+        let Shared { board, shutdown, .. } = launch.shared.clone();
         let ended = loop {
-            if launch.shutdown.is_cancelled() {
+            if shutdown.is_cancelled() {
                 break Ok(());
             }
-            match self.turn(&consumer).await {
-                Ok(()) => {}
+            let known = match self.turn(&consumer).await {
+                Ok(known) => known,
                 // The member stays one. If the brokers answer again, it goes on.
                 Err(Fault::Later(why)) => {
-                    self.shows(launch, Some(Fault::Later(why)));
+                    board.set(&self.name, Err(Fault::Later(why)));
                     sleep(LOOK).await;
                     continue;
                 }
                 Err(fault) => break Err(fault),
+            };
+            let now = self.now.send_replace(Ok(known.clone()));
+            if now.is_ok_and(|before| before.partitions != known.partitions) {
+                // The client's leader of a group does not look for new partitions. To join again shares them out.
+                break Err(Fault::Later("the topic has other partitions than before".to_owned()));
             }
-            let Now::Known { partitions, .. } = self.now.borrow().clone() else { continue };
-            for number in partitions {
+            for number in known.partitions {
                 if started.insert(number) {
                     let (label, source) = self.source(number);
                     launch.start(label, source);
@@ -165,7 +143,7 @@ impl Topic {
             }
             // It is not meant for partitions that are added later.
             launch.begins = Arc::default();
-            self.shows(launch, None);
+            board.set(&self.name, Ok(()));
         };
         // The others get its partitions at once.
         let _ = tokio::time::timeout(CLOSE_MAX, consumer.close()).await;
@@ -190,11 +168,11 @@ impl Topic {
     }
 
     /// Looks at the group and at the topic. Commits.
-    async fn turn(&self, consumer: &Consumer) -> Result<(), Fault> {
+    async fn turn(&self, consumer: &Consumer) -> Result<Known, Fault> {
         let topic = &self.settings.topic;
         match consumer.poll(LOOK).await {
             Ok(_) | Err(KrafkaError::NoOffset { .. }) => {}
-            Err(error) => return Err(fault_of(&error)),
+            Err(error) => return Err(error.into()),
         }
         let member = consumer.group_metadata().await;
         if member.is_none_or(|member| member.generation_id() < 0) {
@@ -204,21 +182,9 @@ impl Topic {
         consumer.pause(topic, &own).await;
         let own: BTreeSet<i32> = own.into_iter().collect();
         gauge!("reseq_connect_partitions", "source" => self.name.clone()).set(own.len() as f64);
-        let now = self.look(consumer, own.clone()).await?;
-        if let (Now::Known { partitions: before, .. }, Now::Known { partitions, .. }) =
-            (&*self.now.borrow(), &now)
-            && before != partitions
-        {
-            // The client's leader of a group does not look for new partitions. To join again shares them out.
-            return Err(Fault::Standby("the topic has other partitions than before".to_owned()));
-        }
-        let is_missing = now == Now::Missing;
-        self.now.send_if_modified(|before| std::mem::replace(before, now.clone()) != now);
-        if is_missing {
-            return Err(Fault::Halted(self.missing()));
-        }
+        let known = self.look(consumer, Some(own)).await?;
         let mut commits = std::mem::take(&mut *self.commits.lock());
-        commits.retain(|number, _| own.contains(number));
+        commits.retain(|number, _| known.own.contains(number));
         let offsets = commits.iter().map(|(number, offset)| {
             (TopicPartition::new(topic, *number), OffsetAndMetadata::new(*offset))
         });
@@ -228,28 +194,29 @@ impl Topic {
             // Only monitors of the lag read them, and the next ones are newer.
             tracing::debug!(source = self.name, %error, "not committed");
         }
-        Ok(())
+        Ok(known)
     }
 
-    /// How the topic is.
-    async fn look(&self, consumer: &Consumer, own: BTreeSet<i32>) -> Result<Now, Fault> {
+    /// How the topic is. `own`: what this process has to read; without it, all.
+    async fn look(&self, consumer: &Consumer, own: Option<BTreeSet<i32>>) -> Now {
         let topic = &self.settings.topic;
         let found = match consumer.fetch_metadata(Some(topic)).await {
-            Err(KrafkaError::UnknownTopic { .. }) => return Ok(Now::Missing),
-            found => found.map_err(|error| fault_of(&error))?.topics.pop(),
+            Err(KrafkaError::UnknownTopic { .. }) => None,
+            found => found?.topics.pop(),
         };
-        let Some(found) = found else { return Ok(Now::Missing) };
+        let found = found.ok_or_else(|| self.missing())?;
         let count = found.partitions.len();
         if count > PARTITIONS_MAX {
             let text = format!("topic {topic} has {count} partitions; at most {PARTITIONS_MAX}");
             return Err(Fault::Halted(text));
         }
-        let partitions = found.partitions.keys().copied().collect();
-        Ok(Now::Known { id: id_of(&found), partitions, own })
+        let partitions: BTreeSet<i32> = found.partitions.keys().copied().collect();
+        let own = own.unwrap_or_else(|| partitions.clone());
+        Ok(Known { id: id_of(&found), partitions, own })
     }
 }
 
 /// The id of a topic, as hexadecimal digits.
 pub fn id_of(topic: &TopicInfo) -> String {
-    topic.topic_id.iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:032x}", u128::from_be_bytes(topic.topic_id))
 }

@@ -13,6 +13,8 @@ mod writer;
 use anyhow::ensure;
 use serde::Deserialize;
 
+use crate::settings::yes;
+
 pub use cluster::Cluster;
 pub use group::Topic;
 pub use sink::{Settings as SinkSettings, Sink, check_sink};
@@ -45,10 +47,6 @@ fn json() -> String {
 /// Those that travel by default in Reseq.
 fn headers() -> Vec<String> {
     ["x-*", "ce-*", "traceparent", "tracestate", "webhook-*"].map(str::to_owned).into()
-}
-
-fn yes() -> bool {
-    true
 }
 
 fn session_timeout_ms() -> u64 {

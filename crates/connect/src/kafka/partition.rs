@@ -3,21 +3,18 @@
 //! A position is the offset of a record, with leading zeros. What follows a position may have a higher offset than the
 //! next one: a compacted topic and transactions have gaps.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use krafka::{
     Kafka, KrafkaError,
+    admin::ListConsumerGroupOffsetsOptions,
     consumer::{AutoOffsetReset, Consumer, ConsumerRecord, IsolationLevel, TopicPartition},
 };
-use tokio::{
-    sync::{mpsc, watch},
-    time::sleep,
-};
+use tokio::sync::{mpsc, watch};
 
 use super::{
-    Settings,
-    cluster::{AGE_MAX, fault_of},
+    cluster::AGE_MAX,
     content::of_record,
     group::{Now, Topic, id_of},
 };
@@ -30,9 +27,6 @@ const FETCH_MAX: i32 = 1_000;
 const WAITING_MAX: usize = 2;
 /// How long one wait for records takes.
 const POLL: Duration = Duration::from_secs(1);
-/// How often `check` tries, and the wait between two tries.
-const TRIES: usize = 10;
-const AGAIN: Duration = Duration::from_millis(300);
 /// What was heard of the ends of the partition counts for this long.
 const FRESH: Duration = Duration::from_secs(5);
 
@@ -62,22 +56,6 @@ struct Fetched {
     reached: i64,
 }
 
-impl Reading {
-    /// What is fetched already.
-    fn event(&mut self, settings: &Settings) -> Option<Event> {
-        let Some(record) = self.ready.pop_front() else {
-            return self.reached.take().map(|reached| Event::Reached(position(reached)));
-        };
-        let position = position(record.offset);
-        let content = match of_record(settings, record) {
-            Ok(None) => return Some(Event::Reached(position)),
-            Ok(Some(content)) => Ok(content),
-            Err(why) => Err(why),
-        };
-        Some(Event::Message { position, content, held: None })
-    }
-}
-
 /// The offset as a position.
 fn position(offset: i64) -> String {
     match offset {
@@ -98,6 +76,10 @@ impl Partition {
         Partition { topic, now, number, id, kafka: None, reading: None }
     }
 
+    fn place(&self) -> TopicPartition {
+        TopicPartition::new(&self.topic.settings.topic, self.number)
+    }
+
     fn shown(&self) -> String {
         format!("{}/{}", self.topic.settings.topic, self.number)
     }
@@ -110,9 +92,9 @@ impl Partition {
         Ok(self.kafka.insert(kafka))
     }
 
-    /// A consumer of this partition only.
-    async fn consumer(&mut self) -> Result<Consumer, Fault> {
-        let (topic, number) = (self.topic.clone(), self.number);
+    /// A consumer of this partition only, from this offset on.
+    async fn consumer(&mut self, from: i64) -> Result<Consumer, Fault> {
+        let TopicPartition { topic, partition, .. } = self.place();
         let builder = self.kafka().await?.consumer_without_group();
         let consumer = builder
             .auto_offset_reset(AutoOffsetReset::None)
@@ -121,57 +103,49 @@ impl Partition {
             .fetch_max_bytes(FETCH_BYTES)
             .max_poll_records(FETCH_MAX)
             .lag_staleness_threshold(FRESH)
-            .build();
-        let consumer = consumer.await.map_err(|error| fault_of(&error))?;
-        let assigned = consumer.assign(&topic.settings.topic, vec![number]).await;
-        assigned.map_err(|error| fault_of(&error))?;
+            .build()
+            .await?;
+        consumer.assign(&topic, vec![partition]).await?;
+        consumer.seek(&topic, partition, from).await?;
         Ok(consumer)
     }
 
     /// The first offset of the partition, and the one after its last.
     async fn ends(&mut self) -> Result<(i64, i64), Fault> {
-        let topic = self.topic.settings.topic.clone();
-        if let Some(reading) = &self.reading {
-            let all = reading.consumer.lag().await;
-            let known = all.get(&TopicPartition::new(&topic, self.number));
-            if let Some(known) = known.filter(|known| !known.stale)
-                && let (Some(first), Some(end)) = (known.log_start_offset, known.high_watermark)
-            {
-                return Ok((first, end));
-            }
+        let place = self.place();
+        if let Some(reading) = &self.reading
+            && let Some(known) = reading.consumer.lag().await.get(&place)
+            && let (Some(first), Some(end)) = (known.log_start_offset, known.high_watermark)
+            && !known.stale
+        {
+            return Ok((first, end));
         }
-        let number = self.number;
-        let consumer = self.kafka().await?.consumer_without_group().build().await;
-        let consumer = consumer.map_err(|error| fault_of(&error))?;
-        let ends = consumer.fetch_watermarks(&topic, number).await;
+        let consumer = self.kafka().await?.consumer_without_group().build().await?;
+        let ends = consumer.fetch_watermarks(&place.topic, place.partition).await;
         let _ = consumer.close().await;
-        ends.map_err(|error| fault_of(&error))
+        Ok(ends?)
     }
 
     /// What the group has committed.
     async fn committed(&mut self) -> Result<Option<i64>, Fault> {
-        let (topic, number) = (self.topic.clone(), self.number);
-        let consumer = self.kafka().await?.consumer(topic.group()).build().await;
-        let consumer = consumer.map_err(|error| fault_of(&error))?;
-        let asked = [(topic.settings.topic.as_str(), number)];
-        let found = consumer.committed(&asked).await;
-        let _ = consumer.close().await;
-        let found = found.map_err(|error| fault_of(&error))?;
-        Ok(found.values().next().map(|found| found.offset))
+        let (place, group) = (self.place(), self.topic.group());
+        let options = ListConsumerGroupOffsetsOptions::default().partitions(vec![place.clone()]);
+        let admin = self.kafka().await?.admin();
+        let mut found = admin.list_consumer_group_offsets(group, options).await?;
+        Ok(found.remove(&place).transpose()?.and_then(|found| found.offset))
     }
 
     /// The id of the topic, if this process has to read the partition.
     fn own_id(&self) -> Result<String, Fault> {
         match &*self.now.borrow() {
-            Now::Unknown(why) => Err(Fault::Later(why.clone())),
-            Now::Missing => Err(Fault::Halted(self.topic.missing())),
-            Now::Known { partitions, .. } if !partitions.contains(&self.number) => {
+            Err(fault) => Err(fault.clone()),
+            Ok(known) if !known.partitions.contains(&self.number) => {
                 Err(Fault::Halted(format!("{} does not exist any more", self.shown())))
             }
-            Now::Known { own, .. } if !own.contains(&self.number) => {
+            Ok(known) if !known.own.contains(&self.number) => {
                 Err(Fault::Standby(format!("the group gives {} to another process", self.shown())))
             }
-            Now::Known { id, .. } => Ok(id.clone()),
+            Ok(known) => Ok(known.id.clone()),
         }
     }
 
@@ -264,17 +238,9 @@ impl Source for Partition {
                 ),
             }));
         }
-        let consumer = Arc::new(self.consumer().await?);
-        let topic = &self.topic.settings.topic;
-        consumer.seek(topic, self.number, next).await.map_err(|error| fault_of(&error))?;
+        let (consumer, place) = (Arc::new(self.consumer(next).await?), self.place());
         let (sender, fetched) = mpsc::channel(WAITING_MAX);
-        let feed = Feed {
-            consumer: consumer.clone(),
-            topic: topic.clone(),
-            number: self.number,
-            id: self.id.clone(),
-            last: next - 1,
-        };
+        let feed = Feed { consumer: consumer.clone(), place, id: self.id.clone(), last: next - 1 };
         tokio::spawn(feed.run(sender));
         self.reading = Some(Reading { consumer, fetched, ready: VecDeque::new(), reached: None });
         Ok(())
@@ -284,8 +250,13 @@ impl Source for Partition {
         loop {
             let ended = || Fault::Later("the partition is not read".to_owned());
             let reading = self.reading.as_mut().ok_or_else(ended)?;
-            if let Some(event) = reading.event(&self.topic.settings) {
-                return Ok(event);
+            let event = |offset, content| Event { position: position(offset), content, held: None };
+            if let Some(record) = reading.ready.pop_front() {
+                let offset = record.offset;
+                return Ok(event(offset, of_record(&self.topic.settings, record).transpose()));
+            }
+            if let Some(reached) = reading.reached.take() {
+                return Ok(event(reached, None));
             }
             self.is_own()?;
             let reading = self.reading.as_mut().ok_or_else(ended)?;
@@ -313,28 +284,12 @@ impl Source for Partition {
         let (first, end) = self.ends().await?;
         let next = if read.is_empty() { first } else { offset(read)? + 1 };
         let lag = u64::try_from(end - next).unwrap_or(0);
-        Ok(Health { lag, problem: None, halted: None })
+        Ok(Health { lag, unit: "records", at: (next - 1) as f64, ..Health::default() })
     }
 
     async fn check(&mut self) -> Vec<Finding> {
-        let mut tries = 1..TRIES;
-        let problem = loop {
-            match self.examine().await {
-                Ok(()) => break None,
-                // Such as a coordinator that the first question of the cluster creates.
-                Err(Fault::Later(_)) if tries.next().is_some() => sleep(AGAIN).await,
-                Err(fault) => break Some(fault.to_string()),
-            }
-        };
+        let problem = self.examine().await.err().map(|fault| fault.to_string());
         vec![(format!("partition {}, group {}", self.shown(), self.topic.group()), problem)]
-    }
-
-    fn number(&self, position: &str) -> f64 {
-        offset(position).map_or(0.0, |offset| offset as f64)
-    }
-
-    fn unit(&self) -> &'static str {
-        "records"
     }
 }
 
@@ -343,21 +298,19 @@ impl Partition {
     async fn examine(&mut self) -> Result<(), Fault> {
         let (first, _) = self.ends().await?;
         self.committed().await?;
-        let consumer = self.consumer().await?;
-        let topic = &self.topic.settings.topic;
-        let sought = consumer.seek(topic, self.number, first).await;
-        sought.map_err(|error| fault_of(&error))?;
+        let consumer = self.consumer(first).await?;
         let polled = consumer.poll(Duration::from_millis(1)).await;
         let _ = consumer.close().await;
-        polled.map(drop).map_err(|error| fault_of(&error))
+        polled?;
+        Ok(())
     }
 }
 
 /// Fetches ahead in a task of its own, while records are sent.
 struct Feed {
     consumer: Arc<Consumer>,
-    topic: String,
-    number: i32,
+    place: TopicPartition,
+    /// The id of the topic.
     id: String,
     /// The last offset that was read.
     last: i64,
@@ -366,19 +319,22 @@ struct Feed {
 impl Feed {
     /// Reads until the receiver is gone or there is an error, and says which.
     async fn run(mut self, sender: mpsc::Sender<Result<Fetched, Fault>>) {
-        tokio::select! {
-            fault = self.read(&sender) => drop(sender.send(Err(fault)).await),
-            () = sender.closed() => {}
+        let ended = tokio::select! {
+            Err(fault) = self.read(&sender) => Some(fault),
+            () = sender.closed() => None,
+        };
+        if let Some(fault) = ended {
+            let _ = sender.send(Err(fault)).await;
         }
         let _ = self.consumer.close().await;
     }
 
-    async fn read(&mut self, sender: &mpsc::Sender<Result<Fetched, Fault>>) -> Fault {
+    async fn read(
+        &mut self,
+        sender: &mpsc::Sender<Result<Fetched, Fault>>,
+    ) -> Result<Infallible, Fault> {
         loop {
-            let fetched = match self.fetch().await {
-                Ok(fetched) => fetched,
-                Err(fault) => return fault,
-            };
+            let fetched = self.fetch().await?;
             if fetched.reached > self.last {
                 self.last = fetched.reached;
                 let _ = sender.send(Ok(fetched)).await;
@@ -387,26 +343,29 @@ impl Feed {
     }
 
     async fn fetch(&self) -> Result<Fetched, Fault> {
-        let Feed { consumer, topic, number, id, last } = self;
+        let Feed { consumer, place: TopicPartition { topic, partition, .. }, id, last } = self;
         let records = match consumer.poll(POLL).await {
             // The next pass says what is gone.
             Err(KrafkaError::NoOffset { .. }) => {
-                return Err(Fault::Later(format!("{topic}/{number} has no offset {}", last + 1)));
+                return Err(Fault::Later(format!(
+                    "{topic}/{partition} has no offset {}",
+                    last + 1
+                )));
             }
-            records => records.map_err(|error| fault_of(&error))?,
+            records => records?,
         };
         // Its client has noticed by itself if a topic of the same name is another one now. The id never changes back.
-        let known = consumer.fetch_metadata(None).await.map_err(|error| fault_of(&error))?;
+        let known = consumer.fetch_metadata(None).await?;
         if let Some(found) = known.topics.iter().find(|found| found.name == *topic)
             && id_of(found) != *id
         {
             return Err(Fault::Later(format!("topic {topic} was created again")));
         }
-        let next = consumer.position(topic, *number).await.unwrap_or(last + 1);
+        let next = consumer.position(topic, *partition).await.unwrap_or(last + 1);
         let mut offsets = records.iter().map(|record| record.offset);
         if next <= *last || offsets.any(|offset| offset <= *last) {
             return Err(Fault::Halted(format!(
-                "Kafka has lost records of {topic}/{number} that were read already, before {}",
+                "Kafka has lost records of {topic}/{partition} that were read already, before {}",
                 last + 1
             )));
         }

@@ -3,14 +3,13 @@
 //! Kafka may have a message more than once: what was written and not accepted in time comes again. Writing ends before the
 //! lease does, by the clock of this process, so that another consumer is not overtaken by this one.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use client::{Call, Service, paths::path_of};
 use metrics::counter;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Cluster, check_topic,
@@ -18,8 +17,8 @@ use super::{
     writer::Writer,
 };
 use crate::{
-    board::{Board, State},
     outlet::fault_of,
+    run::Shared,
     source::{Fault, Finding},
 };
 
@@ -27,9 +26,7 @@ use crate::{
 const TAKE_MAX: usize = 1_000;
 /// The longest wait for messages. A third of the lease, if that is less: the lease counts from the call.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// The wait before the next try.
-const AGAIN: Duration = Duration::from_secs(1);
-const AGAIN_HALTED: Duration = Duration::from_secs(5);
+/// The wait before the next try to report.
 const AGAIN_REPORT: Duration = Duration::from_millis(200);
 
 const SENT: &str = "reseq_connect_sent_total";
@@ -61,30 +58,35 @@ impl Settings {
 
 /// One sink on its way.
 pub struct Sink {
-    pub settings: Settings,
-    pub service: Arc<Service>,
-    pub board: Arc<Board>,
-    pub shutdown: CancellationToken,
+    settings: Settings,
+    shared: Shared,
+}
+
+/// Messages under a lease that counts from `began`, before they were asked for.
+struct Leased {
+    deliveries: Vec<Delivery>,
+    began: Instant,
+    lease: Duration,
 }
 
 impl Sink {
-    /// Runs until the process stops.
-    pub async fn run(self, cluster: Cluster) {
-        let name = &self.settings.name;
+    /// Runs it until the process stops.
+    pub fn start(settings: &Settings, cluster: &Cluster, shared: &Shared) {
+        shared.board.add(&settings.name);
+        let writer = Writer::new(cluster, &settings.kafka.topic);
+        let sink = Sink { settings: settings.clone(), shared: shared.clone() };
+        shared.tasks.spawn(sink.run(writer));
+    }
+
+    async fn run(self, mut writer: Writer) {
+        let Sink { settings: Settings { name, .. }, shared } = &self;
         [SENT, REFUSED, RETURNED].into_iter().for_each(|counter| self.count(counter, 0));
-        let mut writer = Writer::new(&cluster, &self.settings.kafka.topic);
-        let mut lease = Duration::ZERO;
-        while !self.shutdown.is_cancelled() {
-            let (state, wait) = match self.turn(&mut writer, &mut lease).await {
-                Ok(()) => (State::Running, Duration::ZERO),
-                Err(Fault::Halted(why)) => (State::Halted(why), AGAIN_HALTED),
-                Err(fault) => (State::Waiting(fault.to_string()), AGAIN),
-            };
-            self.board.set(name, state);
-            tokio::select! {
-                () = sleep(wait) => {}
-                () = self.shutdown.cancelled() => {}
-            }
+        let mut leased = None;
+        while leased.is_some() || !shared.shutdown.is_cancelled() {
+            let state = self.turn(&mut writer, &mut leased).await;
+            let wait = state.as_ref().err().map_or(Duration::ZERO, Fault::wait);
+            shared.board.set(name, state);
+            shared.pause(wait).await;
         }
         writer.stop().await;
         tracing::info!(sink = name, "drained");
@@ -94,30 +96,41 @@ impl Sink {
         counter!(name, "source" => self.settings.name.clone()).increment(count as u64);
     }
 
-    /// Takes messages, writes them, and reports.
-    async fn turn(&self, writer: &mut Writer, lease: &mut Duration) -> Result<(), Fault> {
-        // Nothing is taken that cannot be written.
-        writer.ready().await?;
-        let began = Instant::now();
-        let Taken { lease_ms, deliveries } = tokio::select! {
-            taken = self.take(*lease / 3) => taken?,
-            // Reseq notices that its answer did not arrive, and gives back what it may have given.
-            () = self.shutdown.cancelled() => return Ok(()),
+    /// Writes and reports what was taken, and meanwhile takes more: other lanes, as these are under a lease.
+    async fn turn(&self, writer: &mut Writer, leased: &mut Option<Leased>) -> Result<(), Fault> {
+        let ready = writer.ready().await;
+        let wait = leased.as_ref().map_or(Duration::ZERO, |leased| leased.lease / 3);
+        let take = async {
+            // Nothing is taken that cannot be written.
+            if ready.is_err() {
+                return Ok(None);
+            }
+            tokio::select! {
+                taken = self.take(wait) => taken.map(Some),
+                // Reseq notices that its answer did not arrive, and gives back what it may have given.
+                () = self.shared.shutdown.cancelled() => Ok(None),
+            }
         };
-        *lease = Duration::from_millis(lease_ms);
-        let outcomes = writer.write(&deliveries, began + *lease * 8 / 10).await;
-        self.report(&deliveries, outcomes, began + *lease).await
+        let write = async {
+            let Some(Leased { deliveries, began, lease }) = leased.take() else { return Ok(()) };
+            let outcomes = writer.write(&deliveries, began + lease * 8 / 10).await;
+            self.report(&deliveries, outcomes, began + lease).await
+        };
+        let (taken, written) = tokio::join!(take, write);
+        let taken = taken.map(|taken| *leased = taken);
+        ready.and(written).and(taken)
     }
 
-    async fn take(&self, wait: Duration) -> Result<Taken, Fault> {
+    async fn take(&self, wait: Duration) -> Result<Leased, Fault> {
         let Settings { name, destination, .. } = &self.settings;
-        let wait = wait.min(WAIT_MAX).as_millis() as u64;
+        let (began, wait) = (Instant::now(), wait.min(WAIT_MAX).as_millis() as u64);
         let request = json!({"max": TAKE_MAX, "wait_ms": wait, "consumer": name});
         let path = path_of(destination, "consume");
-        let answer = self.service.call(Call::post(&path, &request)).await;
+        let answer = self.shared.service.call(Call::post(&path, &request)).await;
         let answer = answer.map_err(|error| fault_of(destination, &error))?;
-        serde_json::from_str(&answer.text)
-            .map_err(|error| Fault::Later(format!("the answer of {path}: {error}")))
+        let Taken { lease_ms, deliveries } = serde_json::from_str(&answer.text)
+            .map_err(|error| Fault::Later(format!("the answer of {path}: {error}")))?;
+        Ok(Leased { deliveries, began, lease: Duration::from_millis(lease_ms) })
     }
 
     /// Accepts what was written, returns what was not, and refuses what Kafka refuses. A lane that is not reported comes
@@ -174,7 +187,9 @@ impl Sink {
         let items: Vec<Value> = items.into_values().collect();
         let (path, body) = (format!("/v1/deliveries/{what}"), json!({"items": items}));
         loop {
-            let fault = match timeout_at(until, self.service.call(Call::post(&path, &body))).await {
+            let fault = match timeout_at(until, self.shared.service.call(Call::post(&path, &body)))
+                .await
+            {
                 Ok(Ok(answer)) => {
                     let results = answer["results"].as_array().into_iter().flatten();
                     let stale = results.filter(|result| result["status"] == "stale_lease").count();

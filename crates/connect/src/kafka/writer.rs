@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     Cluster,
-    cluster::{AGE_MAX, fault_of},
+    cluster::AGE_MAX,
     delivery::{Delivery, Outcome},
 };
 use crate::source::Fault;
@@ -47,11 +47,10 @@ impl Writer {
                 let builder = self.cluster.connect(AGE_MAX).await?.producer().acks(Acks::All);
                 let builder =
                     builder.idempotent(true).batch_size(BATCH_BYTES).max_block(ANSWER_MAX);
-                builder.build().await.map_err(|error| fault_of(&error))?
+                builder.build().await?
             }
         };
-        let found = producer.partitions_for(&self.topic).await;
-        found.map_err(|error| fault_of(&error))?;
+        producer.partitions_for(&self.topic).await?;
         // Otherwise the next one is made with the secrets and certificates of then.
         self.producer = Some(producer);
         Ok(())

@@ -1,53 +1,25 @@
 //! Rows and texts of `pg_logical_emit_message` as messages.
 
-use std::collections::BTreeMap;
-
-use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{pgoutput::Relation, settings::Columns};
-use crate::source::{Content, Payload};
+use crate::source::Content;
 
 /// The numbers of the types `bytea`, `json` and `jsonb`.
 const BYTEA: u32 = 17;
 const JSON: [u32; 2] = [114, 3802];
 
-/// The object in a text of `pg_logical_emit_message`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Emitted {
-    destination: Option<String>,
-    key: Option<String>,
-    id: Option<String>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    body: Option<Box<RawValue>>,
-    body_base64: Option<String>,
-    content_type: Option<String>,
-}
-
 /// A text of `pg_logical_emit_message` as a message.
 pub fn of_emitted(content: &[u8]) -> Result<Content, String> {
-    let read: Emitted = serde_json::from_slice(content)
+    let mut read: Content = serde_json::from_slice(content)
         .map_err(|error| format!("the text is not the object that it must be: {error}"))?;
-    let Emitted { destination, key, id, headers, body, body_base64, content_type } = read;
-    let payload = match (body, body_base64) {
-        (Some(body), None) => Payload::Json(on_one_line(body)),
-        (None, Some(text)) => {
-            let bytes = BASE64_STANDARD.decode(text).map_err(|_| "body_base64: is not base64")?;
-            Payload::Bytes {
-                content_type: content_type.unwrap_or_else(|| OCTETS.to_owned()),
-                bytes: bytes.into(),
-            }
-        }
-        _ => return Err("the text has not one of body and body_base64".to_owned()),
-    };
-    Ok(Content { destination, key, id, headers, payload })
+    if read.body.is_some() == read.body_base64.is_some() {
+        return Err("the text has not one of body and body_base64".to_owned());
+    }
+    read.body = read.body.map(on_one_line);
+    Ok(read)
 }
-
-const OCTETS: &str = "application/octet-stream";
 
 /// A row of the table as a message.
 pub fn of_row(
@@ -71,35 +43,35 @@ pub fn of_row(
         let text = std::str::from_utf8(value);
         text.map(|text| Some(text.to_owned())).map_err(|_| format!("column {name}: is not text"))
     };
-    let headers = match text(columns.headers.as_ref())? {
-        None => BTreeMap::new(),
-        Some(text) => serde_json::from_str(&text)
-            .map_err(|error| format!("column of headers: must be an object of texts: {error}"))?,
-    };
-    let body = &columns.body;
-    let Some((kind, value)) = find(body)? else { return Err(format!("column {body}: is null")) };
-    let payload = match kind {
-        kind if JSON.contains(&kind) => {
-            let json = serde_json::from_slice(value);
-            let json = json.map_err(|error| format!("column {body}: is not JSON: {error}"))?;
-            Payload::Json(on_one_line(json))
-        }
-        BYTEA => Payload::Bytes {
-            content_type: content_type.unwrap_or(OCTETS).to_owned(),
-            bytes: of_hex(value).ok_or_else(|| format!("column {body}: is not hexadecimal"))?,
-        },
-        _ => Payload::Bytes {
-            content_type: content_type.unwrap_or("text/plain; charset=utf-8").to_owned(),
-            bytes: value.clone(),
-        },
-    };
-    Ok(Content {
+    let mut content = Content {
         destination: text(columns.destination.as_ref())?,
         key: text(columns.key.as_ref())?,
         id: text(columns.id.as_ref())?,
-        headers,
-        payload,
-    })
+        ..Content::default()
+    };
+    if let Some(text) = text(columns.headers.as_ref())? {
+        content.headers = serde_json::from_str(&text)
+            .map_err(|error| format!("column of headers: must be an object of texts: {error}"))?;
+    }
+    let body = &columns.body;
+    match find(body)? {
+        None => return Err(format!("column {body}: is null")),
+        Some((kind, value)) if JSON.contains(&kind) => {
+            let json = serde_json::from_slice(value);
+            let json = json.map_err(|error| format!("column {body}: is not JSON: {error}"))?;
+            content.body = Some(on_one_line(json));
+        }
+        Some((BYTEA, value)) => {
+            // Postgres writes it as `\x` and hexadecimal digits.
+            let bytes = value.strip_prefix(b"\\x").and_then(|digits| hex::decode(digits).ok());
+            let bytes = bytes.ok_or_else(|| format!("column {body}: is not hexadecimal"))?;
+            content.set_bytes(content_type.unwrap_or("application/octet-stream"), &bytes);
+        }
+        Some((_, value)) => {
+            content.set_bytes(content_type.unwrap_or("text/plain; charset=utf-8"), value);
+        }
+    }
+    Ok(content)
 }
 
 /// The same JSON on one line: inside its strings there are no line breaks.
@@ -109,15 +81,6 @@ fn on_one_line(json: Box<RawValue>) -> Box<RawValue> {
     }
     let text = json.get().replace(['\n', '\r'], " ");
     RawValue::from_string(text).unwrap_or(json)
-}
-
-/// The bytes of a `bytea`, which Postgres writes as `\x` and hexadecimal digits.
-fn of_hex(text: &[u8]) -> Option<Bytes> {
-    let digits = text.strip_prefix(b"\\x")?;
-    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    (digits.len() % 2 == 0)
-        .then(|| digits.chunks(2).map(pair).collect::<Option<Vec<_>>>())?
-        .map(Bytes::from)
 }
 
 #[cfg(test)]
@@ -144,17 +107,15 @@ mod tests {
 
     #[test]
     fn body_has_the_type_of_its_column() {
-        let Payload::Json(json) = read(114, "{\"a\":\n \"x\\ny\"}", "{}").unwrap().payload else {
-            panic!("json is JSON")
-        };
+        let json = read(114, "{\"a\":\n \"x\\ny\"}", "{}").unwrap().body.unwrap();
         assert_eq!(json.get(), r#"{"a":  "x\ny"}"#);
-        let bytes = |kind, text| match read(kind, text, "{}").unwrap().payload {
-            Payload::Bytes { content_type, bytes } => (content_type, bytes),
-            Payload::Json(json) => panic!("{json}"),
+        let of = |kind, text| {
+            let content = read(kind, text, "{}").unwrap();
+            assert!(content.body.is_none());
+            (content.content_type.unwrap(), content.body_base64.unwrap())
         };
-        assert_eq!(bytes(17, "\\x00ff"), (OCTETS.to_owned(), Bytes::from_static(b"\x00\xff")));
-        assert_eq!(bytes(25, "{}").1, "{}");
-        assert!(bytes(25, "{}").0.starts_with("text/plain"));
+        assert_eq!(of(17, "\\x00ff"), ("application/octet-stream".to_owned(), "AP8=".to_owned()));
+        assert_eq!(of(25, "{}"), ("text/plain; charset=utf-8".to_owned(), "e30=".to_owned()));
     }
 
     #[test]
@@ -179,7 +140,7 @@ mod tests {
             (content.key.as_deref(), content.destination.as_deref()),
             (Some("a"), Some("erp"))
         );
-        assert!(matches!(content.payload, Payload::Json(json) if json.get() == r#"{"n": 1}"#));
+        assert_eq!(content.body.unwrap().get(), r#"{"n": 1}"#);
         for wrong in ["x", "{}", r#"{"body": 1, "body_base64": ""}"#, r#"{"body": 1, "lane": 2}"#] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

@@ -1,6 +1,6 @@
 //! Reads a slot in a task of its own, so that Postgres hears from this side while messages wait for Reseq.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use metrics::counter;
@@ -25,106 +25,88 @@ const HELD_MAX: usize = 16 << 10;
 /// How often Postgres hears from this side.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
 
-/// What a feed is begun with.
-pub struct Feed {
-    /// The name of the source, for metrics.
-    pub name: String,
-    pub settings: Settings,
-    pub session: Session,
-    pub events: mpsc::Sender<Result<Event, Fault>>,
-    /// All before this will never be needed again.
-    pub confirmed: watch::Receiver<Lsn>,
-    /// The last position that was read.
-    pub last: Position,
-    pub timelines: Timelines,
-}
-
 /// A message, or why it is none.
 type Read = Result<Content, String>;
-/// A position, the message there if it is one, and what it holds.
+/// A position, the message there if it is one, and how much of [`HELD_MAX`] it takes.
 type Found = (Position, Option<Read>, u32);
 
-/// The state of a feed.
-struct Reading {
+/// The state of a slot that is being read.
+pub struct Feed {
+    /// The name of the source, for metrics.
     name: String,
     settings: Settings,
+    /// The last position that was read.
     last: Position,
     timelines: Timelines,
     /// The commit of the transaction that is being read, and how many changes of it have been.
     transaction: Option<(Lsn, u32)>,
     relations: HashMap<u32, Relation>,
-    held: Arc<Semaphore>,
+}
+
+enum Step<'a> {
+    Read(Next),
+    Send(OwnedSemaphorePermit, mpsc::Permit<'a, Result<Event, Fault>>),
+    Report,
 }
 
 impl Feed {
-    /// Reads until the receiver is gone or the connection ends, and says why.
-    pub async fn run(self) {
-        let Feed { name, settings, mut session, events, mut confirmed, last, timelines } = self;
-        let held = Arc::new(Semaphore::new(HELD_MAX));
-        let mut reading = Reading {
-            name,
-            settings,
-            last,
-            timelines,
-            transaction: None,
-            relations: HashMap::new(),
-            held,
-        };
-        let fault = tokio::select! {
-            fault = reading.read(&mut session, &events, &mut confirmed) => fault,
+    /// What follows a position.
+    pub fn after(last: Position, timelines: Timelines, name: &str, settings: &Settings) -> Feed {
+        let (name, settings, relations) = (name.to_owned(), settings.clone(), HashMap::new());
+        Feed { name, settings, last, timelines, transaction: None, relations }
+    }
+
+    /// Reads until the receiver is gone or the connection ends, and says why. All before what is confirmed will never be
+    /// needed again.
+    pub async fn run(
+        mut self,
+        mut session: Session,
+        events: mpsc::Sender<Result<Event, Fault>>,
+        confirmed: watch::Receiver<Lsn>,
+    ) {
+        let Err(fault) = tokio::select! {
+            ended = self.read(&mut session, &events, &confirmed) => ended,
             () = events.closed() => return,
         };
         let _ = events.send(Err(fault)).await;
     }
-}
 
-impl Reading {
     async fn read(
         &mut self,
         session: &mut Session,
         events: &mpsc::Sender<Result<Event, Fault>>,
-        confirmed: &mut watch::Receiver<Lsn>,
-    ) -> Fault {
+        confirmed: &watch::Receiver<Lsn>,
+    ) -> Result<Infallible, Fault> {
         let mut ticks = interval_at(Instant::now(), REPORT_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let held = Arc::new(Semaphore::new(HELD_MAX));
         // What waits for room, read already.
         let mut waiting: Option<Found> = None;
         loop {
             let work = async {
-                let Some((_, content, size)) = &waiting else {
+                let Some((_, _, size)) = &waiting else {
                     return session.next().await.map(Step::Read);
                 };
-                let size = if content.is_some() { *size } else { 0 };
-                let held = self.held.clone().acquire_many_owned(size).await;
-                let place = events.reserve().await;
-                match (held, place) {
+                let held = held.clone().acquire_many_owned(*size).await;
+                match (held, events.reserve().await) {
                     (Ok(held), Ok(place)) => Ok(Step::Send(held, place)),
                     _ => Err(Fault::Later("nobody reads".to_owned())),
                 }
             };
             let step = tokio::select! {
-                step = work => step,
-                _ = ticks.tick() => Ok(Step::Report),
+                step = work => step?,
+                _ = ticks.tick() => Step::Report,
             };
             match step {
-                Err(fault) => return fault,
-                Ok(Step::Report) => {
-                    let until = *confirmed.borrow_and_update();
-                    if let Err(fault) = session.report(self.last.commit, until).await {
-                        return fault;
-                    }
+                Step::Report => {
+                    let until = *confirmed.borrow();
+                    session.report(self.last.commit, until).await?;
                 }
-                Ok(Step::Read(message)) => match self.take(message) {
-                    Ok(found) => waiting = found,
-                    Err(fault) => return fault,
-                },
-                Ok(Step::Send(held, place)) => {
+                Step::Read(message) => waiting = self.take(message)?,
+                Step::Send(held, place) => {
                     let Some((position, content, _)) = waiting.take() else { continue };
                     let position = position.to_string();
-                    place.send(Ok(match content {
-                        Some(content) => Event::Message { position, content, held: Some(held) },
-                        None => Event::Reached(position),
-                    }));
+                    place.send(Ok(Event { position, content, held: Some(held) }));
                 }
             }
         }
@@ -218,10 +200,4 @@ impl Reading {
         *count += 1;
         Ok((*commit, *count))
     }
-}
-
-enum Step<'a> {
-    Read(Next),
-    Send(OwnedSemaphorePermit, mpsc::Permit<'a, Result<Event, Fault>>),
-    Report,
 }

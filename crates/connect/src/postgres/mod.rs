@@ -71,12 +71,10 @@ struct Slot {
 
 impl Postgres {
     pub fn new(name: &str, settings: &Settings) -> anyhow::Result<Postgres> {
-        let (name, settings) = (name.to_owned(), settings.clone());
-        let target = settings.target()?;
         Ok(Postgres {
-            name,
-            settings,
-            target,
+            name: name.to_owned(),
+            settings: settings.clone(),
+            target: settings.target()?,
             queries: None,
             reading: None,
             has_asked_for_slot: false,
@@ -258,18 +256,9 @@ impl Source for Postgres {
         session.start(&name, start, &self.settings.publication).await?;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let (confirmed, receiver) = watch::channel(Lsn::ZERO);
-        let feed = Feed {
-            name: self.name.clone(),
-            settings: self.settings.clone(),
-            session,
-            events: sender,
-            confirmed: receiver,
-            last: after,
-            timelines,
-        };
-        tokio::spawn(feed.run());
-        let unconfirmed = VecDeque::new();
-        self.reading = Some(Reading { events, confirmed, unconfirmed });
+        let feed = Feed::after(after, timelines, &self.name, &self.settings);
+        tokio::spawn(feed.run(session, sender, receiver));
+        self.reading = Some(Reading { events, confirmed, unconfirmed: VecDeque::new() });
         Ok(())
     }
 
@@ -309,18 +298,11 @@ impl Source for Postgres {
             format!("slot {slot} keeps {bytes} bytes of the log (slot_bytes_max: {slot_bytes_max})")
         });
         let halted = self.publication_problem().await?;
-        Ok(Health { lag: end.0.saturating_sub(last.0), problem, halted })
+        let (lag, at) = (end.0.saturating_sub(last.0), last.0 as f64);
+        Ok(Health { lag, unit: "bytes", at, problem, halted })
     }
 
     async fn check(&mut self) -> Vec<Finding> {
         self.examine().await
-    }
-
-    fn number(&self, position: &str) -> f64 {
-        Position::parse(position).map_or(0.0, |position| position.commit.0 as f64)
-    }
-
-    fn unit(&self) -> &'static str {
-        "bytes"
     }
 }

@@ -76,8 +76,10 @@ fn refused(payload: &[u8]) -> Fault {
     }
 }
 
-fn broken(error: PgWireError) -> Fault {
-    Fault::Later(format!("the connection to Postgres: {error}"))
+impl From<PgWireError> for Fault {
+    fn from(error: PgWireError) -> Fault {
+        Fault::Later(format!("the connection to Postgres: {error}"))
+    }
 }
 
 fn reader() -> framing::MessageReader {
@@ -103,7 +105,7 @@ impl Session {
         let stream: Box<dyn Stream> = match tls {
             None => Box::new(tcp),
             Some(tls) => {
-                framing::write_ssl_request(&mut tcp).await.map_err(broken)?;
+                framing::write_ssl_request(&mut tcp).await?;
                 if tcp.read_u8().await.map_err(unreachable)? != b'S' {
                     return Err(Fault::Halted(format!("{host}:{port} does not speak TLS")));
                 }
@@ -117,7 +119,7 @@ impl Session {
     }
 
     async fn read(&mut self) -> Result<BackendMessage, Fault> {
-        let message = self.reader.read(&mut self.stream).await.map_err(broken)?;
+        let message = self.reader.read(&mut self.stream).await?;
         match message.is_error() {
             true => Err(refused(&message.payload)),
             false => Ok(message),
@@ -132,9 +134,7 @@ impl Session {
             ("client_encoding", "UTF8"),
             ("application_name", "reseq-connect"),
         ];
-        framing::write_startup_message(&mut self.stream, 196_608, &parameters)
-            .await
-            .map_err(broken)?;
+        framing::write_startup_message(&mut self.stream, 196_608, &parameters).await?;
         let password = || {
             let missing = "Postgres wants a password: set password_file".to_owned();
             target.password.as_deref().ok_or(Fault::Halted(missing))
@@ -147,13 +147,11 @@ impl Session {
             if !message.is_auth_request() {
                 continue;
             }
-            match parse_auth_request(&message.payload).map_err(broken)? {
+            match parse_auth_request(&message.payload)? {
                 (0, _) => {}
                 (3, _) if target.tls.is_some() => {
                     let text = [password()?.as_bytes(), b"\0"].concat();
-                    framing::write_password_message(&mut self.stream, &text)
-                        .await
-                        .map_err(broken)?;
+                    framing::write_password_message(&mut self.stream, &text).await?;
                 }
                 (10, _) => self.prove(&target.user, password()?).await?,
                 _ => {
@@ -171,27 +169,22 @@ impl Session {
         let mut first = b"SCRAM-SHA-256\0".to_vec();
         first.extend_from_slice(&(scram.client_first.len() as u32).to_be_bytes());
         first.extend_from_slice(scram.client_first.as_bytes());
-        framing::write_password_message(&mut self.stream, &first).await.map_err(broken)?;
+        framing::write_password_message(&mut self.stream, &first).await?;
         let challenge = self.challenge(11).await?;
-        let (last, transcript, salted) =
-            scram.client_final(password, &challenge).map_err(broken)?;
-        framing::write_password_message(&mut self.stream, last.as_bytes()).await.map_err(broken)?;
+        let (last, transcript, salted) = scram.client_final(password, &challenge)?;
+        framing::write_password_message(&mut self.stream, last.as_bytes()).await?;
         let proof = self.challenge(12).await?;
         ScramClient::verify_server_final(&proof, &salted, &transcript)
             .map_err(|error| Fault::Halted(format!("Postgres does not prove who it is: {error}")))
     }
 
     async fn challenge(&mut self, expected: i32) -> Result<String, Fault> {
-        loop {
-            let message = self.read().await?;
-            if !message.is_auth_request() {
-                continue;
+        let message = self.read().await?;
+        match parse_auth_request(&message.payload)? {
+            (kind, data) if message.is_auth_request() && kind == expected => {
+                Ok(String::from_utf8_lossy(data).into_owned())
             }
-            let (kind, data) = parse_auth_request(&message.payload).map_err(broken)?;
-            return match kind == expected {
-                true => Ok(String::from_utf8_lossy(data).into_owned()),
-                false => Err(Fault::Later(format!("an unexpected step of the login: {kind}"))),
-            };
+            (kind, _) => Err(Fault::Later(format!("an unexpected step of the login: {kind}"))),
         }
     }
 
@@ -202,10 +195,10 @@ impl Session {
 
     /// The same, with no time limit.
     pub async fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
-        framing::write_query(&mut self.stream, sql).await.map_err(broken)?;
+        framing::write_query(&mut self.stream, sql).await?;
         let (mut rows, mut problem) = (Vec::new(), None);
         loop {
-            let message = self.reader.read(&mut self.stream).await.map_err(broken)?;
+            let message = self.reader.read(&mut self.stream).await?;
             match message.tag {
                 b'D' => rows.push(row(message.payload).ok_or_else(cut_short)?),
                 b'E' => problem = Some(refused(&message.payload)),
@@ -223,7 +216,7 @@ impl Session {
              (proto_version '1', publication_names '{publication}', messages 'true')"
         );
         in_time(async {
-            framing::write_query(&mut self.stream, &sql).await.map_err(broken)?;
+            framing::write_query(&mut self.stream, &sql).await?;
             while !self.read().await?.is_copy_both_response() {}
             Ok(())
         })
@@ -234,7 +227,7 @@ impl Session {
     pub async fn next(&mut self) -> Result<Next, Fault> {
         loop {
             while self.rest > 0 {
-                let bytes = self.stream.fill_buf().await.map_err(|error| broken(error.into()))?;
+                let bytes = self.stream.fill_buf().await.map_err(PgWireError::from)?;
                 let count = bytes.len().min(self.rest);
                 if count == 0 {
                     return Err(cut_short());
@@ -248,13 +241,13 @@ impl Session {
                     (self.reader, self.rest) = (reader(), payload_bytes);
                     return Ok(Next::TooLong(payload_bytes));
                 }
-                message => message.map_err(broken)?,
+                message => message?,
             };
             if message.is_error() {
                 return Err(refused(&message.payload));
             }
             if message.is_copy_data() {
-                return parse_copy_data(message.payload).map(Next::Data).map_err(broken);
+                return Ok(Next::Data(parse_copy_data(message.payload)?));
             }
             if message.tag == b'c' {
                 return Err(Fault::Later("Postgres has ended the replication".to_owned()));
@@ -268,7 +261,7 @@ impl Session {
         let mut status = replication::encode_standby_status_update(confirmed, 0, true);
         // Its first number, behind the kind, is what was received.
         status[1..9].copy_from_slice(&received.0.to_be_bytes());
-        framing::write_copy_data(&mut self.stream, &status).await.map_err(broken)
+        Ok(framing::write_copy_data(&mut self.stream, &status).await?)
     }
 }
 

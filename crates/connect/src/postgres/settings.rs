@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
-use config::ClientTls;
+use anyhow::ensure;
 use serde::Deserialize;
 use tls::Connector;
 
 use super::session::Target;
-use crate::settings::{SourceSettings, secret};
+use crate::settings::{client_tls, secret, yes};
 
 /// Where the outbox is.
 #[derive(Debug, Clone, Deserialize)]
@@ -50,10 +49,6 @@ fn port() -> u16 {
     5432
 }
 
-fn yes() -> bool {
-    true
-}
-
 fn confirm_delay_ms() -> u64 {
     60_000
 }
@@ -91,7 +86,7 @@ impl Columns {
 
 impl Settings {
     /// The error names the field.
-    pub fn check(&self, source: &SourceSettings) -> anyhow::Result<()> {
+    pub fn check(&self, destinations: usize) -> anyhow::Result<()> {
         let is_slot = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         ensure!(
             (1..=63).contains(&self.slot.len()) && self.slot.bytes().all(is_slot),
@@ -117,10 +112,9 @@ impl Settings {
                 "table: {table:?}; write it with its schema: public.{table}"
             );
         }
-        let is_one = source.destinations.len() == 1;
-        let column = &self.columns.destination;
+        let is_one = destinations == 1;
         ensure!(
-            self.table.is_none() || is_one || column.is_some(),
+            self.table.is_none() || is_one || self.columns.destination.is_some(),
             "columns.destination: is missing, and the source has several destinations"
         );
         let range = 1_000..=86_400_000;
@@ -133,9 +127,9 @@ impl Settings {
         self.target().map(drop)
     }
 
-    /// Whether both read the same slot.
-    pub fn has_slot_of(&self, other: &Settings) -> bool {
-        self.host == other.host && self.port == other.port && self.slot == other.slot
+    /// What no two sources may share.
+    pub fn place_of_slot(&self) -> (&str, u16, &str) {
+        (&self.host, self.port, &self.slot)
     }
 
     /// How to connect.
@@ -143,16 +137,9 @@ impl Settings {
         let Settings { host, port, database, user, .. } = self.clone();
         let password = self.password_file.as_ref();
         let password = password.map(|path| secret("password_file", path)).transpose()?;
-        let file = |path: &Option<PathBuf>| path.clone().unwrap_or_default();
-        let files = ClientTls {
-            ca_file: file(&self.ca_file),
-            certificate_file: file(&self.certificate_file),
-            key_file: file(&self.key_file),
-        };
-        let tls = match self.tls {
-            true => Some(Connector::open("postgres", &files).context("tls")?),
-            false => None,
-        };
-        Ok(Target { host, port, database, user, password, tls })
+        let files = client_tls(&self.ca_file, &self.certificate_file, &self.key_file);
+        files.validate("postgres")?;
+        let tls = self.tls.then(|| Connector::open("postgres", &files));
+        Ok(Target { host, port, database, user, password, tls: tls.transpose()? })
     }
 }
