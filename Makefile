@@ -84,6 +84,7 @@ test-node: setup build build-node ## Kill pods, Redis, worker and receiver amid 
 test-connect: setup-tests ## Kill connectors, pods, Redis, Postgres and Kafka while reseq-connect copies; up to an hour (KILLS=50)
 	cargo build --locked --workspace $(TEST_FEATURES) --bin reseq
 	jars=$$($(if $(KAFKA),scripts/kafka.sh,echo)) && RESEQ_TEST_KAFKA=$$jars RESEQ_CONNECT_KILLS=$(or $(KILLS),50) \
+	  RESEQ_CONNECT_TRANSACTION_MB=1000 \
 	  cargo test --locked --no-fail-fast --workspace $(TEST_FEATURES) $(addprefix --features ,$(KAFKA)) --test connect -- --test-threads 4
 
 test-rights: setup-tests ## Run tests with a Redis user that has only the documented rights

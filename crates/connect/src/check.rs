@@ -1,6 +1,7 @@
 //! `check` and `status`.
 
 use client::Service;
+use futures::TryFutureExt;
 
 use crate::{
     outlet::{marks_of, may_send},
@@ -15,15 +16,17 @@ pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
     for source in &settings.sources {
         let mut found = Vec::new();
         for destination in &source.destinations {
-            found.push(destination_of(&service, destination).await);
+            let what = format!("destination {destination} at {}", service.url());
+            let read = marks_of(&service, destination);
+            let sent = read.and_then(|_| may_send(&service, destination));
+            found.push((what, sent.await.err()));
         }
-        match source.sources(settings).await {
-            Ok(sources) => {
-                for (_, mut opened) in sources {
-                    found.extend(opened.check().await);
-                }
-            }
-            Err(problem) => found.push(("the source".to_owned(), Some(problem.to_string()))),
+        let opened = source.sources(settings).await.unwrap_or_else(|problem| {
+            found.push(("the source".to_owned(), Some(Fault::Halted(problem.to_string()))));
+            Vec::new()
+        });
+        for (_, mut opened) in opened {
+            found.extend(opened.check().await);
         }
         is_good &= print(&source.name, found);
     }
@@ -46,16 +49,6 @@ fn print(name: &str, found: Vec<Finding>) -> bool {
         }
     }
     is_good
-}
-
-/// Whether the destination exists, and this token may read its marks and send to it.
-async fn destination_of(service: &Service, destination: &str) -> Finding {
-    let found = match marks_of(service, destination).await {
-        Ok(_) => may_send(service, destination).await,
-        Err(fault) => Err(fault),
-    };
-    let problem = found.err().map(|fault| fault.to_string());
-    (format!("destination {destination} at {}", service.url()), problem)
 }
 
 /// Prints where each source is.

@@ -1,21 +1,17 @@
 //! Health and metrics.
 
-use std::sync::Arc;
-
 use anyhow::Context;
 use axum::{Router, http::StatusCode, routing::get};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
-use crate::{board::Board, settings::Http};
+use crate::{run::Shared, settings::Http};
 
 /// Answers until the process stops.
 pub async fn serve(
     http: &Http,
-    board: Arc<Board>,
+    Shared { board, shutdown, .. }: Shared,
     metrics: PrometheusHandle,
-    shutdown: CancellationToken,
 ) -> anyhow::Result<impl Future<Output = std::io::Result<()>> + Send + use<>> {
     let listener = TcpListener::bind(http.listen).await;
     let listener = listener.with_context(|| format!("http.listen: {}", http.listen))?;
@@ -29,6 +25,6 @@ pub async fn serve(
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(move || async move { metrics.render() }));
-    let ended = async move { shutdown.cancelled().await };
+    let ended = shutdown.cancelled_owned();
     Ok(async move { axum::serve(listener, router).with_graceful_shutdown(ended).await })
 }

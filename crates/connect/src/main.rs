@@ -12,7 +12,6 @@ mod check;
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
-mod line;
 mod outlet;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -118,8 +117,7 @@ async fn run(settings: &Settings, begin_at: &[String]) -> anyhow::Result<()> {
         shutdown: CancellationToken::new(),
         tasks: TaskTracker::new(),
     };
-    let Shared { board, shutdown, tasks, .. } = &shared;
-    let serving = http::serve(&settings.http, board.clone(), metrics, shutdown.clone()).await?;
+    let serving = http::serve(&settings.http, shared.clone(), metrics).await?;
     for section in &settings.sources {
         let (own, shared, begins) = (section.clone(), shared.clone(), begins.clone());
         let launch = Launch { settings: own, shared, begins };
@@ -130,14 +128,14 @@ async fn run(settings: &Settings, begin_at: &[String]) -> anyhow::Result<()> {
         kafka::Sink::start(sink, settings.kafka()?, &shared);
     }
     // Not before all are on the board: it would say that it is ready.
-    tasks.spawn(serving);
+    shared.tasks.spawn(serving);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %settings.http.listen, "started");
     tokio::select! {
         _ = term.recv() => {}
         _ = int.recv() => {}
     }
-    shutdown.cancel();
-    tasks.close();
-    tasks.wait().await;
+    shared.shutdown.cancel();
+    shared.tasks.close();
+    shared.tasks.wait().await;
     Ok(())
 }

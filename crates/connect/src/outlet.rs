@@ -6,16 +6,22 @@ use std::{
 };
 
 use client::{
-    Call, Problem, Service,
+    Answer, Call, Problem, Service,
     batch::{Deliveries, Failure, Posted},
     paths::path_of,
     problem_of,
 };
+use futures::future::try_join_all;
 use metrics::counter;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{line::Line, run::Shared, settings::OnRefused, source::Fault};
+use crate::{
+    run::Shared,
+    settings::OnRefused,
+    source::{Content, Fault},
+};
 
 /// The wait before the same messages are sent again, unless the service names one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -37,6 +43,33 @@ pub struct Outlet {
     pub refused: Option<String>,
 }
 
+/// A message on its way to one destination.
+pub struct Line {
+    /// The index of its destination.
+    pub destination: usize,
+    pub position: String,
+    /// `None`: only the mark moves.
+    pub content: Option<Content>,
+}
+
+/// A line of a batch for `POST /v1/messages`.
+#[derive(Serialize)]
+struct Wire<'a> {
+    destinations: [&'a str; 1],
+    #[serde(flatten)]
+    content: Option<&'a Content>,
+    source: WireSource<'a>,
+}
+
+#[derive(Serialize)]
+struct WireSource<'a> {
+    name: &'a str,
+    position: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<&'a str>,
+    skip: bool,
+}
+
 /// For each line of a batch: what the service says.
 type Results = Vec<Result<Deliveries, Problem>>;
 
@@ -53,18 +86,17 @@ struct Answered {
 impl Outlet {
     /// The marks that the destinations have now.
     pub async fn read_marks(&self) -> Result<Vec<Option<String>>, Fault> {
-        let mut marks = Vec::with_capacity(self.destinations.len());
-        for destination in &self.destinations {
-            marks.push(marks_of(&self.shared.service, destination).await?.remove(&self.source));
-        }
-        Ok(marks)
+        let Outlet { shared, source, destinations, .. } = self;
+        let all = destinations.iter().map(|destination| marks_of(&shared.service, destination));
+        Ok(try_join_all(all).await?.iter_mut().map(|marks| marks.remove(source)).collect())
     }
 
     /// The lines that move all marks to this position.
     pub fn behind(&self, position: &str) -> Vec<Line> {
         let is_behind = |mark: &Option<String>| mark.as_deref().is_none_or(|mark| mark < position);
         let marks = self.marks.iter().enumerate().filter(|(_, mark)| is_behind(mark));
-        marks.map(|(index, _)| Line::skip(index, position)).collect()
+        let line = |destination| Line { destination, position: position.to_owned(), content: None };
+        marks.map(|(index, _)| line(index)).collect()
     }
 
     /// Sends these until all are answered, or none was accepted for [`SEND_MAX`]. The first of a destination has its
@@ -117,11 +149,16 @@ impl Outlet {
     ) -> Result<(Result<Results, Problem>, Option<Duration>), Fault> {
         let mut marks: Vec<Option<&str>> = self.marks.iter().map(Option::as_deref).collect();
         let mut body = Vec::new();
-        for line in lines {
-            let destination = &self.destinations[line.destination];
-            let after = marks[line.destination].replace(&line.position);
-            line.write(&mut body, destination, &self.source, after)
-                .map_err(|error| Fault::Halted(format!("{}: {error}", line.position)))?;
+        for Line { destination, position, content } in lines {
+            let after = marks[*destination].replace(position);
+            let wire = Wire {
+                destinations: [&self.destinations[*destination]],
+                content: content.as_ref(),
+                source: WireSource { name: &self.source, position, after, skip: content.is_none() },
+            };
+            serde_json::to_writer(&mut body, &wire)
+                .map_err(|error| Fault::Halted(format!("{position}: {error}")))?;
+            body.push(b'\n');
         }
         let posted = self.shared.service.post_batch(body, lines.len()).await;
         let Posted { results, wait } =
@@ -198,13 +235,17 @@ fn is_of_message(problem: &Problem) -> bool {
     matches!(problem.status, 400 | 413 | 415 | 422) && problem.code != "source_needs_one_shard"
 }
 
+/// Asks the service. An error names the destination.
+pub async fn ask(service: &Service, destination: &str, call: Call<'_>) -> Result<Answer, Fault> {
+    service.call(call).await.map_err(|error| fault_of(destination, &error))
+}
+
 /// The marks that a destination has of all its sources.
 pub async fn marks_of(
     service: &Service,
     destination: &str,
 ) -> Result<BTreeMap<String, String>, Fault> {
-    let answer = service.call(Call::get(&path_of(destination, "sources"))).await;
-    let answer = answer.map_err(|error| fault_of(destination, &error))?;
+    let answer = ask(service, destination, Call::get(&path_of(destination, "sources"))).await?;
     let items = answer["items"].as_array().into_iter().flatten();
     let text = |item: &Value, field| item[field].as_str().map(str::to_owned);
     Ok(items.filter_map(|item| text(item, "name").zip(text(item, "mark"))).collect())
@@ -238,7 +279,7 @@ pub async fn may_send(service: &Service, destination: &str) -> Result<(), Fault>
 }
 
 /// Why a destination does not do what it must.
-pub fn fault_of(destination: &str, error: &anyhow::Error) -> Fault {
+fn fault_of(destination: &str, error: &anyhow::Error) -> Fault {
     let text = format!("destination {destination}: {error:#}");
     match problem_of(error) {
         Some(problem) if !problem.is_temporary() && problem.status < 500 => Fault::Halted(text),

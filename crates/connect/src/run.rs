@@ -10,8 +10,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     board::Board,
-    line::Line,
-    outlet::{Outlet, may_send, other_mark},
+    outlet::{Line, Outlet, may_send, other_mark},
     settings::SourceSettings,
     source::{Content, Event, Fault, Health, Source},
 };
@@ -142,21 +141,20 @@ impl Run {
 
     /// Gives a mark to destinations that have none, if somebody says where to begin or nobody ever read the source.
     async fn begin(&mut self) -> Result<(), Fault> {
-        let missing = self.outlet.marks.iter().filter(|mark| mark.is_none()).count();
-        if self.begin_at.is_none() && missing == 0 {
+        let Outlet { marks, destinations, source, .. } = &self.outlet;
+        let without = marks.iter().zip(destinations).filter(|(mark, _)| mark.is_none());
+        let names: Vec<&str> = without.map(|(_, name)| name.as_str()).collect();
+        if self.begin_at.is_none() && names.is_empty() {
             return Ok(());
         }
-        if self.begin_at.is_none() && missing < self.outlet.marks.len() {
-            let Outlet { marks, destinations, source, .. } = &self.outlet;
-            let without = marks.iter().zip(destinations).filter(|(mark, _)| mark.is_none());
-            let names: Vec<&str> = without.map(|(_, name)| name.as_str()).collect();
+        if self.begin_at.is_none() && names.len() < marks.len() {
             return Err(Fault::Halted(format!(
                 "no mark of {source}: {}. Its data is gone, or it is new. Begin with --begin-at oldest",
                 names.join(", ")
             )));
         }
-        for destination in &self.outlet.destinations {
-            let Outlet { shared: Shared { service, .. }, source, .. } = &self.outlet;
+        let Shared { service, .. } = &self.outlet.shared;
+        for destination in destinations {
             // Nothing is created for a destination that takes no messages.
             may_send(service, destination).await?;
             if self.begin_at.is_none()
@@ -223,11 +221,10 @@ impl Run {
             }
             read = position;
             if lines.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
-                match self.source.next().now_or_never() {
-                    Some(Ok(event)) => next = Some(event),
+                match self.source.next().now_or_never().transpose() {
+                    Ok(event) => next = event,
                     // What was read before is sent first.
-                    Some(Err(problem)) => fault = Some(problem),
-                    None => {}
+                    Err(problem) => fault = Some(problem),
                 }
             }
         }
@@ -247,13 +244,14 @@ impl Run {
         let has = |mark: &Option<String>| mark.as_deref().is_some_and(|mark| position <= mark);
         let known = content.and_then(|content| {
             let index = match &content.destination {
-                None if destinations.len() == 1 => Some(0),
+                None if destinations.len() == 1 => 0,
                 None => return Err("it names no destination".to_owned()),
-                Some(name) => destinations.iter().position(|known| known == name),
+                Some(name) => {
+                    let index = destinations.iter().position(|known| known == name);
+                    index.ok_or_else(|| format!("destination {name:?} is not in destinations"))?
+                }
             };
-            let unknown =
-                || format!("destination {:?} is not in destinations", content.destination);
-            Ok((index.ok_or_else(unknown)?, content))
+            Ok((index, content))
         });
         match known {
             Ok((index, _)) if has(&marks[index]) => Ok(None),

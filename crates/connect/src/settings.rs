@@ -1,7 +1,7 @@
 //! The configuration file. An error names the field.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -102,41 +102,37 @@ impl Settings {
     pub fn read(path: &Path) -> anyhow::Result<Settings> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("{} cannot be read", path.display()))?;
-        let settings: Settings =
-            toml::from_str(&text).with_context(|| path.display().to_string())?;
-        settings.check().with_context(|| path.display().to_string())?;
+        Settings::parse(&text).with_context(|| path.display().to_string())
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Settings> {
+        let settings: Settings = toml::from_str(text)?;
+        settings.check()?;
         Ok(settings)
     }
 
     fn check(&self) -> anyhow::Result<()> {
         let mut names = BTreeSet::new();
+        #[cfg(feature = "postgres")]
+        let mut slots = std::collections::BTreeMap::new();
         for source in &self.sources {
-            check_name("source.name", &source.name, &mut names)?;
-            source.check(self).with_context(|| format!("source.{}", source.name))?;
+            let name = &source.name;
+            check_name("source.name", name, &mut names)?;
+            source.check(self).with_context(|| format!("source.{name}"))?;
+            #[cfg(feature = "postgres")]
+            if let Some(own) = &source.postgres
+                && let Some(other) = slots.insert(own.place_of_slot(), name)
+            {
+                let slot = &own.slot;
+                bail!("source.{name}.postgres.slot: {slot:?} is also that of source {other}");
+            }
         }
         #[cfg(feature = "kafka")]
         self.check_kafka(&mut names)?;
         let count = names.len();
         ensure!((1..=SOURCES_MAX).contains(&count), "source: {count}; must be 1 to {SOURCES_MAX}");
-        #[cfg(feature = "postgres")]
-        self.check_slots()?;
         telemetry::check_level(&self.log.level).map_err(anyhow::Error::msg)?;
         self.reseq.service().map(drop)
-    }
-
-    /// Two sources cannot read one slot.
-    #[cfg(feature = "postgres")]
-    fn check_slots(&self) -> anyhow::Result<()> {
-        let mut slots = BTreeMap::new();
-        for (name, own) in
-            self.sources.iter().filter_map(|source| Some((&source.name, source.postgres.as_ref()?)))
-        {
-            if let Some(other) = slots.insert(own.place_of_slot(), name) {
-                let slot = &own.slot;
-                bail!("source.{name}.postgres.slot: {slot:?} is also that of source {other}");
-            }
-        }
-        Ok(())
     }
 }
 
@@ -288,9 +284,7 @@ mod tests {
     }
 
     fn read(text: &str) -> anyhow::Result<Settings> {
-        let settings: Settings = toml::from_str(text)?;
-        settings.check()?;
-        Ok(settings)
+        Settings::parse(text)
     }
 
     #[test]

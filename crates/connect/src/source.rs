@@ -99,7 +99,7 @@ pub struct Health {
 }
 
 /// A result of `check`: what was checked, and the problem if there is one.
-pub type Finding = (String, Option<String>);
+pub type Finding = (String, Option<Fault>);
 
 /// Something with an order that can be read again from a position on. Positions are texts that sort byte by byte.
 #[async_trait]

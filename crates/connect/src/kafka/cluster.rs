@@ -108,7 +108,10 @@ impl Cluster {
 /// What an error of Kafka means for a source or a sink.
 impl From<KrafkaError> for Fault {
     fn from(error: KrafkaError) -> Fault {
-        let text = format!("Kafka: {error}");
+        let text = match &error {
+            KrafkaError::UnknownTopic { topic } => format!("topic {topic} does not exist"),
+            error => format!("Kafka: {error}"),
+        };
         let is_for_somebody = match &error {
             KrafkaError::Auth { .. }
             | KrafkaError::Config { .. }

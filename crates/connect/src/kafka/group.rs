@@ -77,12 +77,8 @@ impl Topic {
         let kafka = self.cluster.connect(TOPIC_EVERY).await?;
         let consumer = kafka.consumer_without_group().build().await?;
         let known = self.look(&consumer, None).await?;
-        self.now.send_replace(Ok(known.clone()));
+        let _ = self.now.send_replace(Ok(known.clone()));
         Ok(known.partitions.into_iter().map(|number| self.source(number)).collect())
-    }
-
-    fn missing(&self) -> Fault {
-        Fault::Halted(format!("topic {} does not exist", self.settings.topic))
     }
 
     fn source(self: &Arc<Topic>, number: i32) -> (String, Box<dyn Source>) {
@@ -94,7 +90,7 @@ impl Topic {
     pub async fn run(self: Arc<Topic>, mut launch: Launch) {
         let mut started = BTreeSet::new();
         while let Err(fault) = self.follow(&mut launch, &mut started).await {
-            self.now.send_replace(Err(fault.clone()));
+            let _ = self.now.send_replace(Err(fault.clone()));
             let wait = fault.wait();
             launch.shared.board.set(&self.name, Err(fault));
             launch.shared.pause(wait).await;
@@ -111,10 +107,7 @@ impl Topic {
         started: &mut BTreeSet<i32>,
     ) -> Result<(), Fault> {
         let kafka = self.cluster.connect(TOPIC_EVERY).await?;
-        let consumer = self.member(&kafka).await.map_err(|error| match error {
-            KrafkaError::UnknownTopic { .. } => self.missing(),
-            error => error.into(),
-        })?;
+        let consumer = self.member(&kafka).await?;
         let Shared { board, shutdown, .. } = launch.shared.clone();
         let ended = loop {
             if shutdown.is_cancelled() {
@@ -200,11 +193,8 @@ impl Topic {
     /// How the topic is. `own`: what this process has to read; without it, all.
     async fn look(&self, consumer: &Consumer, own: Option<BTreeSet<i32>>) -> Now {
         let topic = &self.settings.topic;
-        let found = match consumer.fetch_metadata(Some(topic)).await {
-            Err(KrafkaError::UnknownTopic { .. }) => None,
-            found => found?.topics.pop(),
-        };
-        let found = found.ok_or_else(|| self.missing())?;
+        let found = consumer.fetch_metadata(Some(topic)).await?.topics.pop();
+        let found = found.ok_or_else(|| KrafkaError::unknown_topic(topic))?;
         let count = found.partitions.len();
         if count > PARTITIONS_MAX {
             let text = format!("topic {topic} has {count} partitions; at most {PARTITIONS_MAX}");

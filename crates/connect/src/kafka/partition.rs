@@ -34,7 +34,7 @@ const FRESH: Duration = Duration::from_secs(5);
 pub struct Partition {
     topic: Arc<Topic>,
     now: watch::Receiver<Now>,
-    number: i32,
+    place: TopicPartition,
     /// The id of the topic that it belongs to.
     id: String,
     kafka: Option<Kafka>,
@@ -73,15 +73,12 @@ fn offset(position: &str) -> Result<i64, Fault> {
 impl Partition {
     pub fn new(topic: Arc<Topic>, number: i32) -> Partition {
         let (now, id) = (topic.now.subscribe(), String::new());
-        Partition { topic, now, number, id, kafka: None, reading: None }
-    }
-
-    fn place(&self) -> TopicPartition {
-        TopicPartition::new(&self.topic.settings.topic, self.number)
+        let place = TopicPartition::new(&topic.settings.topic, number);
+        Partition { topic, now, place, id, kafka: None, reading: None }
     }
 
     fn shown(&self) -> String {
-        format!("{}/{}", self.topic.settings.topic, self.number)
+        format!("{}/{}", self.place.topic, self.place.partition)
     }
 
     async fn kafka(&mut self) -> Result<&Kafka, Fault> {
@@ -94,7 +91,7 @@ impl Partition {
 
     /// A consumer of this partition only, from this offset on.
     async fn consumer(&mut self, from: i64) -> Result<Consumer, Fault> {
-        let TopicPartition { topic, partition, .. } = self.place();
+        let TopicPartition { topic, partition, .. } = self.place.clone();
         let builder = self.kafka().await?.consumer_without_group();
         let consumer = builder
             .auto_offset_reset(AutoOffsetReset::None)
@@ -112,7 +109,7 @@ impl Partition {
 
     /// The first offset of the partition, and the one after its last.
     async fn ends(&mut self) -> Result<(i64, i64), Fault> {
-        let place = self.place();
+        let place = self.place.clone();
         if let Some(reading) = &self.reading
             && let Some(known) = reading.consumer.lag().await.get(&place)
             && let (Some(first), Some(end)) = (known.log_start_offset, known.high_watermark)
@@ -128,7 +125,7 @@ impl Partition {
 
     /// What the group has committed.
     async fn committed(&mut self) -> Result<Option<i64>, Fault> {
-        let (place, group) = (self.place(), self.topic.group());
+        let (place, group) = (self.place.clone(), self.topic.group());
         let options = ListConsumerGroupOffsetsOptions::default().partitions(vec![place.clone()]);
         let admin = self.kafka().await?.admin();
         let mut found = admin.list_consumer_group_offsets(group, options).await?;
@@ -139,10 +136,10 @@ impl Partition {
     fn own_id(&self) -> Result<String, Fault> {
         match &*self.now.borrow() {
             Err(fault) => Err(fault.clone()),
-            Ok(known) if !known.partitions.contains(&self.number) => {
+            Ok(known) if !known.partitions.contains(&self.place.partition) => {
                 Err(Fault::Halted(format!("{} does not exist any more", self.shown())))
             }
-            Ok(known) if !known.own.contains(&self.number) => {
+            Ok(known) if !known.own.contains(&self.place.partition) => {
                 Err(Fault::Standby(format!("the group gives {} to another process", self.shown())))
             }
             Ok(known) => Ok(known.id.clone()),
@@ -158,27 +155,6 @@ impl Partition {
             }
         }
     }
-
-    fn begins(&self, at: &str, first: i64, end: i64) -> Result<i64, Fault> {
-        let offset = match at {
-            "oldest" => first,
-            "newest" => end,
-            text => {
-                offset(text).map_err(|_| {
-                    let known = "\"oldest\", \"newest\", \"committed\" or an offset";
-                    Fault::Halted(format!("--begin-at: {text:?} is not {known}"))
-                })? + 1
-            }
-        };
-        match (first..=end).contains(&offset) {
-            true => Ok(offset - 1),
-            false => Err(Fault::Halted(format!(
-                "--begin-at: {} has the offsets {first} to {}",
-                self.shown(),
-                end - 1
-            ))),
-        }
-    }
 }
 
 #[async_trait]
@@ -189,36 +165,40 @@ impl Source for Partition {
         self.kafka = None;
         let id = self.own_id();
         if matches!(id, Err(Fault::Standby(_))) {
-            let label = format!("{}/{}", self.topic.name, self.number);
+            let label = format!("{}/{}", self.topic.name, self.place.partition);
             metrics::gauge!("reseq_connect_lag", "source" => label).set(0.0);
         }
         self.id = id?;
-        Ok(format!("{}/{}@{}", self.topic.name, self.number, self.id))
+        Ok(format!("{}/{}@{}", self.topic.name, self.place.partition, self.id))
     }
 
     async fn begin(&mut self, at: Option<&str>) -> Result<String, Fault> {
         let (first, end) = self.ends().await?;
-        let offset = match (at, self.committed().await?) {
-            (None, None) => first - 1,
-            (None, Some(committed)) => {
-                return Err(Fault::Halted(format!(
-                    "group {} has read {} up to {committed}, and the destination has no mark: its data is gone, or the \
-                     group was somebody else's. Begin with --begin-at oldest, newest, committed or an offset",
-                    self.topic.group(),
-                    self.shown()
-                )));
+        let committed = self.committed().await?;
+        let (group, shown) = (self.topic.group(), self.shown());
+        let next = match (at, committed) {
+            (None, None) | (Some("oldest"), _) => Ok(first),
+            (None, Some(committed)) => Err(format!(
+                "group {group} has read {shown} up to {committed}, and the destination has no mark: its data is gone, \
+                 or the group was somebody else's. Begin with --begin-at oldest, newest, committed or an offset"
+            )),
+            (Some("newest"), _) => Ok(end),
+            (Some("committed"), committed) => {
+                committed.ok_or_else(|| format!("--begin-at: group {group} has committed nothing"))
             }
-            (Some("committed"), Some(committed)) => {
-                self.begins(&position(committed - 1), first, end)?
-            }
-            (Some("committed"), None) => {
-                let text =
-                    format!("--begin-at: group {} has committed nothing", self.topic.group());
-                return Err(Fault::Halted(text));
-            }
-            (Some(at), _) => self.begins(at, first, end)?,
+            (Some(text), _) => offset(text).map(|offset| offset + 1).map_err(|_| {
+                let known = "\"oldest\", \"newest\", \"committed\" or an offset";
+                format!("--begin-at: {text:?} is not {known}")
+            }),
         };
-        Ok(position(offset))
+        match next.map_err(Fault::Halted)? {
+            next if (first..=end).contains(&next) => Ok(position(next - 1)),
+            _ => {
+                let last = end - 1;
+                let text = format!("--begin-at: {shown} has the offsets {first} to {last}");
+                Err(Fault::Halted(text))
+            }
+        }
     }
 
     async fn open(&mut self, after: &str) -> Result<(), Fault> {
@@ -238,7 +218,7 @@ impl Source for Partition {
                 ),
             }));
         }
-        let (consumer, place) = (Arc::new(self.consumer(next).await?), self.place());
+        let (consumer, place) = (Arc::new(self.consumer(next).await?), self.place.clone());
         let (sender, fetched) = mpsc::channel(WAITING_MAX);
         let feed = Feed { consumer: consumer.clone(), place, id: self.id.clone(), last: next - 1 };
         tokio::spawn(feed.run(sender));
@@ -275,7 +255,7 @@ impl Source for Partition {
 
     fn confirm(&mut self, position: &str) {
         if let Ok(offset) = offset(position) {
-            self.topic.commits.lock().insert(self.number, offset + 1);
+            self.topic.commits.lock().insert(self.place.partition, offset + 1);
         }
     }
 
@@ -288,8 +268,8 @@ impl Source for Partition {
     }
 
     async fn check(&mut self) -> Vec<Finding> {
-        let problem = self.examine().await.err().map(|fault| fault.to_string());
-        vec![(format!("partition {}, group {}", self.shown(), self.topic.group()), problem)]
+        let what = format!("partition {}, group {}", self.shown(), self.topic.group());
+        vec![(what, self.examine().await.err())]
     }
 }
 
@@ -319,12 +299,9 @@ struct Feed {
 impl Feed {
     /// Reads until the receiver is gone or there is an error, and says which.
     async fn run(mut self, sender: mpsc::Sender<Result<Fetched, Fault>>) {
-        let ended = tokio::select! {
-            Err(fault) = self.read(&sender) => Some(fault),
-            () = sender.closed() => None,
-        };
-        if let Some(fault) = ended {
-            let _ = sender.send(Err(fault)).await;
+        tokio::select! {
+            Err(fault) = self.read(&sender) => drop(sender.send(Err(fault)).await),
+            () = sender.closed() => {}
         }
         let _ = self.consumer.close().await;
     }

@@ -17,7 +17,7 @@ use super::{
     writer::Writer,
 };
 use crate::{
-    outlet::fault_of,
+    outlet::ask,
     run::Shared,
     source::{Fault, Finding},
 };
@@ -126,8 +126,7 @@ impl Sink {
         let (began, wait) = (Instant::now(), wait.min(WAIT_MAX).as_millis() as u64);
         let request = json!({"max": TAKE_MAX, "wait_ms": wait, "consumer": name});
         let path = path_of(destination, "consume");
-        let answer = self.shared.service.call(Call::post(&path, &request)).await;
-        let answer = answer.map_err(|error| fault_of(destination, &error))?;
+        let answer = ask(&self.shared.service, destination, Call::post(&path, &request)).await?;
         let Taken { lease_ms, deliveries } = serde_json::from_str(&answer.text)
             .map_err(|error| Fault::Later(format!("the answer of {path}: {error}")))?;
         Ok(Leased { deliveries, began, lease: Duration::from_millis(lease_ms) })
@@ -186,10 +185,10 @@ impl Sink {
         }
         let items: Vec<Value> = items.into_values().collect();
         let (path, body) = (format!("/v1/deliveries/{what}"), json!({"items": items}));
+        let Shared { service, .. } = &self.shared;
         loop {
-            let fault = match timeout_at(until, self.shared.service.call(Call::post(&path, &body)))
-                .await
-            {
+            let asked = ask(service, &self.settings.destination, Call::post(&path, &body));
+            let fault = match timeout_at(until, asked).await {
                 Ok(Ok(answer)) => {
                     let results = answer["results"].as_array().into_iter().flatten();
                     let stale = results.filter(|result| result["status"] == "stale_lease").count();
@@ -199,7 +198,7 @@ impl Sink {
                     }
                     return Ok(());
                 }
-                Ok(Err(error)) => fault_of(&self.settings.destination, &error),
+                Ok(Err(fault)) => fault,
                 Err(_) => Fault::Later(format!("no answer to {what} before the lease ended")),
             };
             if matches!(fault, Fault::Halted(_)) || Instant::now() + AGAIN_REPORT >= until {
@@ -213,20 +212,19 @@ impl Sink {
 /// Whether a sink has all that it needs. Changes nothing.
 pub async fn check_sink(settings: &Settings, cluster: &Cluster, service: &Service) -> Vec<Finding> {
     let Settings { destination, kafka: Target { topic }, .. } = settings;
-    let fault = |error| fault_of(destination, &error);
-    let answer = service.call(Call::get(&path_of(destination, ""))).await.map_err(fault);
+    let answer = ask(service, destination, Call::get(&path_of(destination, ""))).await;
     let kind = answer.and_then(|answer| match &answer["delivery"]["kind"] {
         kind if kind == "pull" => Ok(()),
         kind => Err(Fault::Halted(format!("delivery.kind is {kind}; it must be \"pull\""))),
     });
     // No lease has this token: with the right to consume, it is only stale.
     let items = json!({"items": [{"token": "check"}]});
-    let right = service.call(Call::post("/v1/deliveries/accept", &items)).await.map_err(fault);
+    let right = ask(service, destination, Call::post("/v1/deliveries/accept", &items)).await;
     [
         (format!("destination {destination} at {}", service.url()), kind),
         ("right to consume".to_owned(), right.map(drop)),
         (format!("topic {topic}"), Writer::new(cluster, topic).ready().await),
     ]
-    .map(|(what, result)| (what, result.err().map(|fault| fault.to_string())))
+    .map(|(what, result)| (what, result.err()))
     .into()
 }

@@ -65,44 +65,28 @@ impl Writer {
 
     /// Writes until the deadline, or until something is not written.
     pub async fn write(&mut self, deliveries: &[Delivery], deadline: Instant) -> Vec<Outcome> {
-        let open = |why: &str| Outcome::Open(Fault::Later(why.to_owned()));
-        let outcomes = deliveries.iter().map(|_| open("it is behind another one"));
-        let mut outcomes: Vec<Outcome> = outcomes.collect();
+        let behind = |_| Outcome::Open(Fault::Later("it is behind another one".to_owned()));
+        let mut outcomes: Vec<Outcome> = deliveries.iter().map(behind).collect();
         let records = deliveries.iter().map(|delivery| delivery.record(&self.topic));
         let mut rest: VecDeque<_> = records.enumerate().collect();
-        let mut refused = BTreeSet::new();
-        while let Some(first) = rest.pop_front() {
+        let (mut refused, mut is_good) = (BTreeSet::new(), true);
+        while is_good && let Some(first) = rest.pop_front() {
             let mut group = vec![first];
             if self.alone == 0 && !is_long(&group[0].1) {
                 let count = rest.iter().take_while(|(_, record)| !is_long(record)).count();
                 group.extend(rest.drain(..count));
             }
             group.retain(|(index, _)| !refused.contains(&deliveries[*index].lane));
-            let is_one = group.len() == 1;
             let (indexes, records): (Vec<usize>, Vec<_>) = group.into_iter().unzip();
             self.alone = self.alone.saturating_sub(records.len());
-            let mut is_good = true;
-            for (index, outcome) in indexes.into_iter().zip(self.together(records, deadline).await)
-            {
-                outcomes[index] = match outcome {
-                    Outcome::Written => Outcome::Written,
-                    Outcome::Refused(why) if is_one => {
-                        refused.insert(&deliveries[index].lane);
-                        Outcome::Refused(why)
-                    }
-                    // Perhaps another one in its batch was meant.
-                    Outcome::Refused(why) => {
-                        (self.alone, is_good) = (ALONE, false);
-                        open(&why)
-                    }
-                    Outcome::Open(fault) => {
-                        is_good = false;
-                        Outcome::Open(fault)
-                    }
-                };
-            }
-            if !is_good {
-                break;
+            let group = self.together(records, deadline).await;
+            for (index, outcome) in indexes.into_iter().zip(group) {
+                match &outcome {
+                    Outcome::Written => {}
+                    Outcome::Refused(_) => drop(refused.insert(&deliveries[index].lane)),
+                    Outcome::Open(_) => is_good = false,
+                }
+                outcomes[index] = outcome;
             }
         }
         outcomes
@@ -144,12 +128,15 @@ impl Writer {
                     }
                 },
             };
-            let is_good = match &outcome {
-                Outcome::Written => true,
-                Outcome::Refused(_) => is_one,
-                Outcome::Open(_) => false,
+            let outcome = match outcome {
+                // Perhaps another one in its batch was meant.
+                Outcome::Refused(why) if !is_one => {
+                    self.alone = ALONE;
+                    Outcome::Open(Fault::Later(why))
+                }
+                outcome => outcome,
             };
-            if !is_good {
+            if matches!(outcome, Outcome::Open(_)) {
                 self.stop().await;
             }
             outcomes.push(outcome);

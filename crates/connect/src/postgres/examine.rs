@@ -4,11 +4,7 @@ use super::{Postgres, Settings};
 use crate::source::{Fault, Finding};
 
 /// What is asked, the query that must return true, and what to do if it does not.
-type Question = (String, String, String);
-
-fn question(what: &str, sql: &str, advice: &str) -> Question {
-    (what.to_owned(), sql.to_owned(), advice.to_owned())
-}
+type Question = [String; 3];
 
 /// A text in SQL.
 fn quoted(text: &str) -> String {
@@ -17,7 +13,7 @@ fn quoted(text: &str) -> String {
 
 impl Postgres {
     /// Why the answer is not as it must be.
-    async fn ask(&mut self, (_, sql, advice): &Question) -> Option<Fault> {
+    async fn ask(&mut self, [_, sql, advice]: &Question) -> Option<Fault> {
         match self.query(sql).await {
             Ok(rows) => match rows.first().and_then(|row| row.first()?.as_deref()) {
                 Some("t") => None,
@@ -33,7 +29,7 @@ impl Postgres {
             match self.ask(&question).await {
                 None => {}
                 Some(Fault::Halted(advice)) => {
-                    return Ok(Some(format!("{}: {advice}", question.0)));
+                    return Ok(Some(format!("{}: {advice}", question[0])));
                 }
                 Some(fault) => return Err(fault),
             }
@@ -44,39 +40,38 @@ impl Postgres {
     pub(super) async fn examine(&mut self) -> Vec<Finding> {
         let what = format!("Postgres at {}:{}", self.target.host, self.target.port);
         if let Err(problem) = self.query("SELECT 1").await {
-            return vec![(what, Some(problem.to_string()))];
+            return vec![(what, Some(problem))];
         }
         let mut found = vec![(what, None)];
-        let mut questions = vec![
-            question(
+        let of_server = [
+            [
                 "wal_level",
                 "SELECT current_setting('wal_level') = 'logical'",
                 "set wal_level = logical, and restart Postgres",
-            ),
-            question(
+            ],
+            [
                 "the primary",
                 "SELECT NOT pg_is_in_recovery()",
                 "this server is a standby: name the primary",
-            ),
-            question(
+            ],
+            [
                 "right of replication",
                 "SELECT rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user",
                 "the user may not replicate: ALTER ROLE … REPLICATION",
-            ),
+            ],
         ];
-        questions.extend(questions_of_publication(&self.settings));
-        for question in questions {
+        let questions = of_server.map(|question| question.map(str::to_owned)).into_iter();
+        for question in questions.chain(questions_of_publication(&self.settings)) {
             let problem = self.ask(&question).await;
-            found.push((question.0, problem.map(|fault| fault.to_string())));
+            let [what, ..] = question;
+            found.push((what, problem));
         }
-        let problem = self.slot_problem().await;
-        found
-            .push((format!("slot {}", self.settings.slot), problem.map(|fault| fault.to_string())));
+        found.push((format!("slot {}", self.settings.slot), self.slot_problem().await));
         found
     }
 
     async fn slot_problem(&mut self) -> Option<Fault> {
-        match self.usable_slot().await {
+        match self.slot().await {
             Err(fault) => Some(fault),
             Ok(Some(_)) => None,
             Ok(None) if !self.settings.create_slot => {
@@ -86,7 +81,7 @@ impl Postgres {
                 let free = "SELECT count(*) < current_setting('max_replication_slots')::int \
                             FROM pg_replication_slots";
                 let advice = "there is no room for it: raise max_replication_slots";
-                self.ask(&question("", free, advice)).await
+                self.ask(&["", free, advice].map(str::to_owned)).await
             }
         }
     }
@@ -96,17 +91,17 @@ fn questions_of_publication(settings: &Settings) -> Vec<Question> {
     let Settings { publication, table, columns, .. } = settings;
     let name = quoted(publication);
     let target = table.as_deref().map_or_else(String::new, |table| format!(" FOR TABLE {table}"));
-    let mut questions = vec![(
+    let mut questions = vec![[
         format!("publication {publication}"),
         format!("SELECT pubinsert FROM pg_publication WHERE pubname = {name}"),
         format!(
             "it does not exist, or has no inserts: CREATE PUBLICATION {publication}{target} WITH (publish = 'insert')"
         ),
-    )];
+    ]];
     let Some(table) = table else { return questions };
     let (schema, relation) = table.split_once('.').unwrap_or_default();
     let (schema, relation) = (quoted(schema), quoted(relation));
-    questions.push((
+    questions.push([
         format!("table {table} in it"),
         format!(
             "SELECT true FROM pg_publication_tables WHERE pubname = {name} \
@@ -116,7 +111,7 @@ fn questions_of_publication(settings: &Settings) -> Vec<Question> {
             "it is not: ALTER PUBLICATION {publication} ADD TABLE {table}, and if it is partitioned SET \
              (publish_via_partition_root = true). Rows that it got meanwhile are not sent: insert them again"
         ),
-    ));
+    ]);
     questions.extend(columns.names().into_iter().map(|column| {
         let sql = format!(
             "SELECT true FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid \
@@ -124,7 +119,7 @@ fn questions_of_publication(settings: &Settings) -> Vec<Question> {
              AND relname = {relation} AND attname = {} AND attnum > 0 AND NOT attisdropped",
             quoted(column)
         );
-        (format!("column {column}"), sql, "the table has no such column".to_owned())
+        [format!("column {column}"), sql, "the table has no such column".to_owned()]
     }));
     questions
 }

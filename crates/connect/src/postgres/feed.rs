@@ -25,10 +25,10 @@ const HELD_MAX: usize = 16 << 10;
 /// How often Postgres hears from this side.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
 
-/// A message, or why it is none.
-type Read = Result<Content, String>;
-/// A position, the message there if it is one, and how much of [`HELD_MAX`] it takes.
-type Found = (Position, Option<Read>, u32);
+/// A position, the message there if it is one or why it is none, and how much of [`HELD_MAX`] it takes.
+type Found = (Position, Option<Result<Content, String>>, u32);
+/// The commit of a message, its number in the transaction, and itself.
+type Changed = (Lsn, u32, Result<Content, String>);
 
 /// The state of a slot that is being read.
 pub struct Feed {
@@ -147,10 +147,10 @@ impl Feed {
         Ok(Some((position, content, size)))
     }
 
-    /// The message in a change: its commit, its number in the transaction, and itself.
-    fn change(&mut self, data: Bytes) -> Result<Option<(Lsn, u32, Read)>, Fault> {
-        let change = decode(data).ok_or_else(cut_short)?;
-        let content = match change {
+    /// The message in a change.
+    fn change(&mut self, data: Bytes) -> Result<Option<Changed>, Fault> {
+        let mut is_ignored = false;
+        let content = match decode(data).ok_or_else(cut_short)? {
             Change::Begin(commit) => {
                 self.transaction = Some((commit, 0));
                 return Ok(None);
@@ -165,7 +165,7 @@ impl Feed {
             }
             Change::Nothing => return Ok(None),
             Change::Other => {
-                counter!("reseq_connect_ignored_total", "source" => self.name.clone()).increment(1);
+                is_ignored = true;
                 None
             }
             Change::Insert { relation, row } => {
@@ -173,10 +173,7 @@ impl Feed {
                 let Settings { table, columns, content_type, .. } = &self.settings;
                 let name = format!("{}.{}", relation.schema, relation.name);
                 let is_own = table.as_ref() == Some(&name);
-                if !is_own {
-                    counter!("reseq_connect_ignored_total", "source" => self.name.clone())
-                        .increment(1);
-                }
+                is_ignored = !is_own;
                 is_own.then(|| of_row(columns, content_type.as_deref(), relation, &row))
             }
             Change::Message { is_transactional, at, prefix, content } => {
@@ -189,6 +186,9 @@ impl Feed {
                 content
             }
         };
+        if is_ignored {
+            counter!("reseq_connect_ignored_total", "source" => self.name.clone()).increment(1);
+        }
         let (commit, count) = self.count()?;
         Ok(content.map(|content| (commit, count, content)))
     }

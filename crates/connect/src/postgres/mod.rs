@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 use crate::source::{Event, Fault, Finding, Health, Source};
 use feed::{EVENTS_MAX, Feed};
 use position::{Position, Timelines};
-use session::{Session, Target};
+use session::{Session, Target, in_time};
 pub use settings::Settings;
 
 /// The most positions that wait until they are old enough to be confirmed.
@@ -49,22 +49,9 @@ struct Reading {
     unconfirmed: VecDeque<(Instant, Lsn)>,
 }
 
-/// What the server is.
-struct System {
-    id: String,
-    timeline: u32,
-    /// The end of its log.
-    end: Lsn,
-}
-
 /// What the server says of the slot.
 struct Slot {
-    /// 0: it is being created.
     confirmed: Lsn,
-    /// `lost`: the server has removed a part of the log that the slot needs.
-    is_lost: bool,
-    /// Another database or plugin.
-    is_other: bool,
     /// Bytes of the log that it keeps.
     bytes: u64,
 }
@@ -87,72 +74,60 @@ impl Postgres {
             Some(session) => session,
             None => Session::connect(&self.target).await?,
         };
-        let rows = session.query(sql).await?;
+        let rows = in_time(session.query(sql)).await?;
         self.queries = Some(session);
         Ok(rows)
     }
 
-    async fn system(&mut self) -> Result<System, Fault> {
+    /// The id of the system, its timeline, and the end of its log.
+    async fn system(&mut self) -> Result<(String, u32, Lsn), Fault> {
         let rows = self.query("IDENTIFY_SYSTEM").await?;
-        let row = rows.first().map(Vec::as_slice);
-        let Some([Some(id), Some(timeline), Some(end), ..]) = row else {
-            return Err(session::cut_short());
-        };
-        let (timeline, end) = (timeline.parse().ok(), Lsn::parse(end).ok());
-        let (Some(timeline), Some(end)) = (timeline, end) else { return Err(session::cut_short()) };
-        Ok(System { id: id.clone(), timeline, end })
+        match rows.first().map(Vec::as_slice) {
+            Some([Some(id), Some(timeline), Some(end), ..]) => {
+                let numbers = timeline.parse().ok().zip(Lsn::parse(end).ok());
+                let (timeline, end) = numbers.ok_or_else(session::cut_short)?;
+                Ok((id.clone(), timeline, end))
+            }
+            _ => Err(session::cut_short()),
+        }
     }
 
+    /// The slot, if there is one. Fails if it cannot be read.
     async fn slot(&mut self) -> Result<Option<Slot>, Fault> {
-        let name = &self.settings.slot;
+        let name = self.settings.slot.clone();
         let sql = format!(
-            "SELECT confirmed_flush_lsn, wal_status, \
-             (database IS DISTINCT FROM current_database() OR plugin <> 'pgoutput')::int, \
+            "SELECT database = current_database() AND plugin = 'pgoutput', wal_status, confirmed_flush_lsn, \
              pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint \
              FROM pg_replication_slots WHERE slot_name = '{name}'"
         );
         let rows = self.query(&sql).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let text = |index: usize| row.get(index).and_then(Option::as_deref);
-        let confirmed = text(0).and_then(|text| Lsn::parse(text).ok());
-        Ok(Some(Slot {
-            confirmed: confirmed.unwrap_or(Lsn::ZERO),
-            is_lost: text(1) == Some("lost"),
-            is_other: text(2) != Some("0"),
-            bytes: text(3).and_then(|text| text.parse().ok()).unwrap_or_default(),
-        }))
-    }
-
-    /// The slot, if it can be read.
-    async fn usable_slot(&mut self) -> Result<Option<Slot>, Fault> {
-        let name = self.settings.slot.clone();
-        let halted = |problem: &str| Fault::Halted(format!("slot {name} {problem}"));
-        match self.slot().await? {
-            Some(slot) if slot.is_other => {
-                Err(halted("is of another database, or not of the plugin pgoutput"))
-            }
-            Some(slot) if slot.is_lost => Err(halted(
-                "is lost: Postgres has removed the log that it needs. Messages may be gone. Drop the slot, compare the \
-                 table with what was delivered, and begin again with --begin-at oldest",
-            )),
-            Some(slot) if slot.confirmed == Lsn::ZERO => Err(Fault::Later(format!(
-                "slot {name} is being created, after the open transactions"
-            ))),
-            slot => Ok(slot),
+        if text(0) != Some("t") {
+            let other = "is of another database, or not of the plugin pgoutput";
+            return Err(Fault::Halted(format!("slot {name} {other}")));
         }
+        if text(1) == Some("lost") {
+            return Err(Fault::Halted(format!(
+                "slot {name} is lost: Postgres has removed the log that it needs. Messages may be gone. Drop the slot, \
+                 compare the table with what was delivered, and begin again with --begin-at oldest"
+            )));
+        }
+        let Some(confirmed) = text(2).and_then(|text| Lsn::parse(text).ok()) else {
+            let text = format!("slot {name} is being created, after the open transactions");
+            return Err(Fault::Later(text));
+        };
+        let bytes = text(3).and_then(|text| text.parse().ok()).unwrap_or_default();
+        Ok(Some(Slot { confirmed, bytes }))
     }
 
     async fn create_slot(&mut self) -> Result<Slot, Fault> {
         let name = self.settings.slot.clone();
         let sql =
             format!("SELECT lsn FROM pg_create_logical_replication_slot('{name}', 'pgoutput')");
-        tracing::info!(
-            source = self.name,
-            slot = name,
-            "creating the slot, after the open transactions"
-        );
+        tracing::info!(source = self.name, "creating slot {name}, after the open transactions");
         self.has_asked_for_slot = true;
-        Session::connect(&self.target).await?.rows(&sql).await?;
+        Session::connect(&self.target).await?.query(&sql).await?;
         let gone = || Fault::Later(format!("slot {name} was removed again"));
         self.slot().await?.ok_or_else(gone)
     }
@@ -168,7 +143,7 @@ impl Postgres {
 
     /// Where to read from, to have everything after this position.
     async fn start_of(&mut self, after: Position) -> Result<(Lsn, Timelines), Fault> {
-        let System { timeline, end, .. } = self.system().await?;
+        let (_, timeline, end) = self.system().await?;
         let timelines = self.timelines(timeline).await?;
         if after.timeline == timeline && after.commit <= end {
             return Ok((after.commit, timelines));
@@ -194,39 +169,36 @@ impl Source for Postgres {
     async fn name(&mut self) -> Result<String, Fault> {
         // Postgres cannot stop while somebody reads the slot and confirms nothing.
         self.reading = None;
-        let System { id, .. } = self.system().await?;
+        let (id, ..) = self.system().await?;
         Ok(format!("{}@{id}", self.name))
     }
 
     async fn begin(&mut self, at: Option<&str>) -> Result<String, Fault> {
-        let (name, timeline) = (self.settings.slot.clone(), self.system().await?.timeline);
-        let slot = match (self.usable_slot().await?, at) {
+        let (name, (_, timeline, _)) = (self.settings.slot.clone(), self.system().await?);
+        let halted = |text: String| Err(Fault::Halted(text));
+        let slot = match (self.slot().await?, at) {
             (None, None) if !self.settings.create_slot => {
-                return Err(Fault::Halted(format!(
-                    "slot {name} does not exist, and create_slot is false"
-                )));
+                return halted(format!("slot {name} does not exist, and create_slot is false"));
             }
             (Some(_), None) if !self.has_asked_for_slot => {
-                return Err(Fault::Halted(format!(
+                return halted(format!(
                     "slot {name} exists, and no destination has a mark of this source: its data is gone, somebody else \
                      created the slot, or reseq-connect ended while it created it. Begin with --begin-at oldest"
-                )));
+                ));
             }
             (Some(slot), _) => slot,
             (None, _) => self.create_slot().await?,
         };
         let oldest = self.timelines(timeline).await?.at(slot.confirmed, 0);
-        let position = match at {
-            None | Some("oldest") => oldest,
-            Some(text) => Position::parse(text).ok_or_else(|| {
-                Fault::Halted(format!("--begin-at: {text:?} is neither \"oldest\" nor a position"))
-            })?,
-        };
-        match position < oldest {
-            true => Err(Fault::Halted(format!(
-                "--begin-at: slot {name} has nothing before {oldest} any more"
-            ))),
-            false => Ok(position.to_string()),
+        match at.filter(|at| *at != "oldest").map(|at| Position::parse(at).ok_or(at)) {
+            None => Ok(oldest.to_string()),
+            Some(Ok(position)) if position >= oldest => Ok(position.to_string()),
+            Some(Ok(_)) => {
+                halted(format!("--begin-at: slot {name} has nothing before {oldest} any more"))
+            }
+            Some(Err(at)) => {
+                halted(format!("--begin-at: {at:?} is neither \"oldest\" nor a position"))
+            }
         }
     }
 
@@ -234,7 +206,7 @@ impl Source for Postgres {
         self.reading = None;
         // There are marks. From now on, a slot without marks means that they are gone.
         self.has_asked_for_slot = false;
-        let slot = self.usable_slot().await?;
+        let slot = self.slot().await?;
         let name = self.settings.slot.clone();
         let Some(slot) = slot else {
             return Err(Fault::Halted(format!(
@@ -287,8 +259,8 @@ impl Source for Postgres {
     }
 
     async fn health(&mut self, read: &str) -> Result<Health, Fault> {
-        let end = self.system().await?.end;
-        let slot = self.usable_slot().await?;
+        let (.., end) = self.system().await?;
+        let slot = self.slot().await?;
         let (confirmed, bytes) = slot.map_or((end, 0), |slot| (slot.confirmed, slot.bytes));
         let last = Position::parse(read).map_or(confirmed, |read| read.commit);
         metrics::gauge!("reseq_connect_slot_bytes", "source" => self.name.clone())

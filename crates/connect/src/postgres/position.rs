@@ -15,12 +15,10 @@ pub struct Position {
 
 impl Position {
     pub fn parse(text: &str) -> Option<Position> {
-        let hex = |text: &str| u32::from_str_radix(text, 16).ok();
         let mut parts = text.split('-');
-        let (timeline, commit, change) = (parts.next()?, parts.next()?, parts.next()?);
-        let (high, low) = commit.split_once('/')?;
-        let commit = Lsn(u64::from(hex(high)?) << 32 | u64::from(hex(low)?));
-        let position = Position { timeline: hex(timeline)?, commit, change: change.parse().ok()? };
+        let timeline = u32::from_str_radix(parts.next()?, 16).ok()?;
+        let commit = Lsn::parse(parts.next()?).ok()?;
+        let position = Position { timeline, commit, change: parts.next()?.parse().ok()? };
         // Only the one way to write it sorts.
         (position.to_string() == text).then_some(position)
     }

@@ -86,7 +86,7 @@ fn reader() -> framing::MessageReader {
     framing::MessageReader::new().with_max_message_size(MESSAGE_BYTES_MAX)
 }
 
-async fn in_time<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+pub async fn in_time<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
     let late = Fault::Later(format!("Postgres does not answer within {ANSWER_MAX:?}"));
     tokio::time::timeout(ANSWER_MAX, work).await.unwrap_or(Err(late))
 }
@@ -94,28 +94,27 @@ async fn in_time<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, F
 impl Session {
     /// Connects and logs in.
     pub async fn connect(target: &Target) -> Result<Session, Fault> {
-        in_time(Session::connected(target)).await
-    }
-
-    async fn connected(target: &Target) -> Result<Session, Fault> {
         let Target { host, port, tls, .. } = target;
         let unreachable = |error| Fault::Later(format!("{host}:{port} cannot be reached: {error}"));
-        let mut tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
-        tcp.set_nodelay(true).map_err(unreachable)?;
-        let stream: Box<dyn Stream> = match tls {
-            None => Box::new(tcp),
-            Some(tls) => {
-                framing::write_ssl_request(&mut tcp).await?;
-                if tcp.read_u8().await.map_err(unreachable)? != b'S' {
-                    return Err(Fault::Halted(format!("{host}:{port} does not speak TLS")));
+        in_time(async {
+            let mut tcp = TcpStream::connect((host.as_str(), *port)).await.map_err(unreachable)?;
+            tcp.set_nodelay(true).map_err(unreachable)?;
+            let stream: Box<dyn Stream> = match tls {
+                None => Box::new(tcp),
+                Some(tls) => {
+                    framing::write_ssl_request(&mut tcp).await?;
+                    if tcp.read_u8().await.map_err(unreachable)? != b'S' {
+                        return Err(Fault::Halted(format!("{host}:{port} does not speak TLS")));
+                    }
+                    Box::new(tls.connect(host, tcp).await.map_err(unreachable)?)
                 }
-                Box::new(tls.connect(host, tcp).await.map_err(unreachable)?)
-            }
-        };
-        let stream = BufReader::with_capacity(READ_BYTES, stream);
-        let mut session = Session { stream, reader: reader(), rest: 0 };
-        session.log_in(target).await?;
-        Ok(session)
+            };
+            let stream = BufReader::with_capacity(READ_BYTES, stream);
+            let mut session = Session { stream, reader: reader(), rest: 0 };
+            session.log_in(target).await?;
+            Ok(session)
+        })
+        .await
     }
 
     async fn read(&mut self) -> Result<BackendMessage, Fault> {
@@ -188,13 +187,8 @@ impl Session {
         }
     }
 
-    /// The rows of a query.
+    /// The rows of a query. Has no time limit.
     pub async fn query(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
-        in_time(self.rows(sql)).await
-    }
-
-    /// The same, with no time limit.
-    pub async fn rows(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
         framing::write_query(&mut self.stream, sql).await?;
         let (mut rows, mut problem) = (Vec::new(), None);
         loop {

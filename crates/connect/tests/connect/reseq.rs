@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use reqwest::Method;
 use reseq_testing::support::{
     pods::{Addresses, Pod, Settings, client},
+    power::PoweredRedis,
     redis::TestRedis,
     wait::eventually,
 };
@@ -19,6 +20,16 @@ use crate::connector::Connector;
 /// How often a storm kills each of its processes (`RESEQ_CONNECT_KILLS`).
 pub fn kills() -> usize {
     std::env::var("RESEQ_CONNECT_KILLS").map_or(2, |text| text.parse().unwrap())
+}
+
+/// How often a storm cuts the power of Redis: ten times in a long run.
+fn cuts() -> usize {
+    kills().min(10)
+}
+
+/// How long the longest transaction is, in MB (`RESEQ_CONNECT_TRANSACTION_MB`).
+pub fn transaction_mb() -> usize {
+    std::env::var("RESEQ_CONNECT_TRANSACTION_MB").map_or(120, |text| text.parse().unwrap())
 }
 
 /// A pod over a Redis, at an address that stays the same.
@@ -126,6 +137,20 @@ impl Reseq {
         .await;
     }
 
+    /// The same for much, which may take long as long as it goes on.
+    pub async fn gets(&self, destination: &str, count: u64) {
+        let mut found = 0;
+        while found < count {
+            found =
+                eventually("more messages arrive", async || match self.count(destination).await {
+                    now if now > found => Ok(now),
+                    now => Err(format!("{now} of {count}")),
+                })
+                .await;
+        }
+        assert_eq!(found, count);
+    }
+
     /// Takes this many messages, in order.
     pub async fn take(&self, destination: &str, count: usize) -> Vec<Value> {
         let mut taken = Vec::new();
@@ -190,6 +215,22 @@ pub async fn goes_on(reseq: &Reseq, count: u64) {
         found => Err(format!("{found}, before {before}")),
     })
     .await;
+}
+
+/// Cuts the power of Redis while messages arrive, until so many cuts have lost something: right after a sync, a cut
+/// loses nothing.
+pub async fn cut_each(reseq: &Reseq, redis: &mut PoweredRedis) {
+    let mut losses = 0;
+    for _ in 0..4 * cuts() {
+        goes_on(reseq, 200).await;
+        losses += usize::from(redis.cut().bytes > 0);
+        redis.restart().await;
+        goes_on(reseq, 100).await;
+        if losses == cuts() {
+            return;
+        }
+    }
+    panic!("only {losses} cuts lost something");
 }
 
 /// Kills the connector, the pod and Redis, each while messages arrive, and starts them again.

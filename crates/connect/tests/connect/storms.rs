@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use crate::{
     connector::Connector,
     postgres::TestPostgres,
-    reseq::{goes_on, kill_each, kills},
+    reseq::{cut_each, goes_on, kill_each, kills},
     world::{Load, Reseq, has_all},
 };
 
@@ -90,61 +90,55 @@ async fn redis_that_loses_its_tail_gets_it_again() {
     redis.synced().await;
     postgres.keep_truth();
     let load = Load::start(&postgres.psql(), 4);
-    let mut losses = 0;
-    for _ in 0..8 {
-        goes_on(&reseq, 200).await;
-        // Right after a sync, a cut loses nothing.
-        losses += usize::from(redis.cut().bytes > 0);
-        redis.restart().await;
-        goes_on(&reseq, 100).await;
-        if losses == 2 {
-            break;
-        }
-    }
-    assert_eq!(losses, 2, "the cuts lost nothing");
+    cut_each(&reseq, &mut redis).await;
     load.end().await;
     has_all(&reseq, &postgres).await;
     assert!(connector.metric("reseq_connect_rewinds_total").await > 0.0, "{}", connector.log());
 }
 
+/// Two connectors are frozen at any time. Each wakes up when two others have had the slot, so after at least twice the
+/// time after which Postgres takes it from a frozen one.
 #[tokio::test(flavor = "multi_thread")]
-async fn second_connector_takes_over_and_the_first_wakes_up_late() {
+async fn two_frozen_connectors_wake_up_late_and_change_nothing() {
     let (redis, postgres) = (TestRedis::start().await, TestPostgres::start().await);
+    // More than twice the time between two reports of a connector.
+    postgres.sql("ALTER SYSTEM SET wal_sender_timeout = '5s'");
+    postgres.sql("SELECT pg_reload_conf()");
     let reseq = Reseq::start(redis.url(), &["erp"]).await;
-    let (mut first, mut second): (Connector, Connector) =
-        (reseq.connector(&postgres, SOURCE, SECTION), reseq.connector(&postgres, SOURCE, SECTION));
-    first.start(&[]);
-    first.is_ready().await;
+    let mut all: Vec<Connector> =
+        (0..3).map(|_| reseq.connector(&postgres, SOURCE, SECTION)).collect();
+    all[0].start(&[]);
+    all[0].is_ready().await;
     postgres.keep_truth();
-    second.start(&[]);
     let load = Load::start(&postgres.psql(), 4);
-    let pid = || {
-        let sql =
-            "SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'reseq' AND active";
-        postgres.sql(sql).pop().unwrap_or_default()
-    };
     let times = |one: &Connector| one.log().matches("another process reads this source").count();
-    let (mut reads, mut waits) = (&first, &second);
-    for _ in 0..2 {
+    let running = |one: &Connector| one.log().matches(" running").count();
+    for round in 0..kills().max(2) + 2 {
+        let (reads, next) = (round % 3, (round + 1) % 3);
         goes_on(&reseq, 100).await;
-        let (holder, before) = (pid(), times(reads));
-        reads.signal(Signal::STOP);
-        // As Postgres does after wal_sender_timeout.
-        postgres.sql(&format!("SELECT pg_terminate_backend({holder})"));
-        eventually("the other connector has the slot", async || match pid() {
-            other if !other.is_empty() && other != holder => Ok(()),
-            other => Err(other),
-        })
-        .await;
-        goes_on(&reseq, 100).await;
-        reads.signal(Signal::CONT);
-        eventually("the late connector stands by", async || match times(reads) {
+        if round < 2 {
+            all[next].start(&[]);
+        } else {
+            // It was frozen for two rounds.
+            let before = times(&all[next]);
+            all[next].signal(Signal::CONT);
+            eventually("the late connector stands by", async || match times(&all[next]) {
+                after if after > before => Ok(()),
+                _ => Err(all[next].log()),
+            })
+            .await;
+        }
+        let before = running(&all[next]);
+        all[reads].signal(Signal::STOP);
+        eventually("the next connector has the slot", async || match running(&all[next]) {
             after if after > before => Ok(()),
-            _ => Err(reads.log()),
+            _ => Err(all[next].log()),
         })
         .await;
-        std::mem::swap(&mut reads, &mut waits);
     }
+    // What they still send arrives before the check.
+    all.iter().for_each(|one| one.signal(Signal::CONT));
+    goes_on(&reseq, 100).await;
     load.end().await;
     has_all(&reseq, &postgres).await;
 }

@@ -242,15 +242,16 @@ impl Kafka {
         .await;
     }
 
-    /// The keys and bodies that Kafka's own consumer reads. Headers come first, if wanted.
-    pub async fn reads(&self, topic: &str, count: usize, headers: bool) -> Vec<String> {
+    /// The keys and bodies that Kafka's own consumer reads. Before them comes this: `headers`, or the `partition`.
+    pub async fn reads(&self, topic: &str, count: usize, before: Option<&str>) -> Vec<String> {
         let mut command = java("org.apache.kafka.tools.consumer.ConsoleConsumer");
         command.args(["--bootstrap-server", &format!("127.0.0.1:{}", self.port), "--topic", topic]);
         command.args(["--from-beginning", "--timeout-ms", "20000", "--isolation-level"]);
         command.args(["read_committed", "--property", "print.key=true", "--property"]);
-        command.args(["key.separator=|", "--max-messages", &count.to_string()]);
-        if headers {
-            command.args(["--property", "print.headers=true", "--property", "headers.separator=;"]);
+        command.args(["key.separator=|", "--property", "headers.separator=;"]);
+        command.args(["--max-messages", &count.to_string()]);
+        if let Some(before) = before {
+            command.args(["--property", &format!("print.{before}=true")]);
         }
         let ran = tokio::task::spawn_blocking(move || command.stderr(Stdio::null()).output());
         let text = String::from_utf8(ran.await.unwrap().unwrap().stdout).unwrap();

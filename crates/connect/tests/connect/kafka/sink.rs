@@ -47,7 +47,7 @@ async fn message_is_a_record_with_its_place_in_headers() {
     sink.start(&[]);
     sink.is_ready().await;
     is_empty(&reseq).await;
-    let lines = kafka.reads("written", 2, true).await;
+    let lines = kafka.reads("written", 2, Some("headers")).await;
     let expected = format!(
         "x-t:7;content-type:application/json;reseq-id:m1;reseq-key:a;reseq-epoch:{epoch};reseq-sequence:1;\
          reseq-previous:0|a|{{\"n\":1.0}}"
@@ -73,7 +73,7 @@ async fn message_that_is_too_large_is_refused_and_no_other() {
     let mut sink = kafka.sink(&reseq, "small");
     sink.start(&[]);
     is_empty(&reseq).await;
-    let lines = kafka.reads("small", 49, false).await;
+    let lines = kafka.reads("small", 49, None).await;
     let mut keys = BTreeMap::<String, Vec<u64>>::new();
     for (key, number) in lines.iter().map(|line| pair(line)) {
         keys.entry(key).or_default().push(number);
@@ -105,7 +105,7 @@ async fn sink_gives_back_before_its_lease_ends() {
     is_empty(&reseq).await;
     assert!(!sink.log().contains("leases had ended"), "{}", sink.log());
     let count = kafka.end_of("slow").await;
-    let lines = kafka.reads("slow", count as usize, true).await;
+    let lines = kafka.reads("slow", count as usize, Some("headers")).await;
     let expected = crate::world::by_key((0..40).map(|number| (format!("k{}", number % 5), number)));
     assert_eq!(taken(&lines), expected);
 }
@@ -175,7 +175,7 @@ async fn each_key_is_written_in_order_through_kills() {
     more(&reseq).await;
     is_empty(&reseq).await;
     let count = kafka.end_of("out").await;
-    let lines = kafka.reads("out", count as usize, true).await;
+    let lines = kafka.reads("out", count as usize, Some("headers")).await;
     let expected =
         crate::world::by_key((0..sent).map(|number| (format!("k{}", number % 20), number)));
     assert_eq!(taken(&lines), expected);

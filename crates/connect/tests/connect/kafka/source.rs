@@ -1,6 +1,6 @@
 //! What the source does with records, and where it goes on.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use krafka::Record;
 use reqwest::Method;
@@ -15,15 +15,24 @@ pub struct World {
     pub kafka: &'static Kafka,
     pub reseq: Reseq,
     pub topic: &'static str,
-    _redis: TestRedis,
+    redis: TestRedis,
 }
 
 impl World {
     pub async fn start(topic: &'static str, partitions: i32, configs: &[(&str, &str)]) -> World {
-        let (kafka, redis) = (kafka().await, TestRedis::start().await);
+        World::start_over(TestRedis::start().await, topic, partitions, configs).await
+    }
+
+    async fn start_over(
+        redis: TestRedis,
+        topic: &'static str,
+        partitions: i32,
+        configs: &[(&str, &str)],
+    ) -> World {
+        let kafka = kafka().await;
         kafka.create(topic, partitions, configs).await;
         let reseq = Reseq::start(redis.url(), &["erp"]).await;
-        World { kafka, reseq, topic, _redis: redis }
+        World { kafka, reseq, topic, redis }
     }
 
     pub fn connector(&self, source: &str, more: &str) -> Connector {
@@ -83,6 +92,24 @@ async fn records_arrive_once_and_go_on_after_the_mark() {
     let check = connector.asks("check");
     assert!(check.status.success(), "{check:?}");
     connector.drains().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connector_down_longer_than_the_window_repeats_nothing() {
+    let redis = TestRedis::start_with_clock().await;
+    let world = World::start_over(redis, "window", 1, &[]).await;
+    let mut connector = world.connected("", "").await;
+    world.write(0..20).await;
+    let first = world.bodies(20).await;
+    connector.kill();
+    world.write(20..40).await;
+    // Redis forgets idempotency keys after a day.
+    world.redis.clock().step(Duration::from_secs(3 * 24 * 3600), true);
+    connector.start(&[]);
+    world.reseq.has("erp", 40).await;
+    let rest = world.reseq.take("erp", 20).await;
+    let all = first.into_iter().chain(rest.into_iter().map(|one| one["body"].clone()));
+    assert_eq!(all.collect::<Vec<_>>(), numbers(0..40));
 }
 
 #[tokio::test(flavor = "multi_thread")]

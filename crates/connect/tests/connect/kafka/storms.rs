@@ -1,8 +1,11 @@
 //! Everything is killed under load: nothing is lost, nothing is twice, each key is in the order of Kafka.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use krafka::Record;
@@ -14,7 +17,7 @@ use tokio::task::JoinHandle;
 use super::broker::{Kafka, kafka, pair};
 use crate::{
     connector::Connector,
-    reseq::{Reseq, goes_on, kill_each, kills},
+    reseq::{Reseq, cut_each, goes_on, kill_each, kills},
     world::by_key,
 };
 
@@ -53,6 +56,17 @@ impl Load {
         Load { ends, written, writer }
     }
 
+    /// Waits until it has written so many more.
+    async fn writes(&self, more: u64) {
+        let written = || self.written.load(Ordering::Relaxed);
+        let until = written() + more;
+        eventually("records are written", async || match written() {
+            found if found >= until => Ok(()),
+            found => Err(found.to_string()),
+        })
+        .await;
+    }
+
     /// Ends the writer, and says how many records it knows to be written.
     async fn end(self) -> u64 {
         self.ends.store(true, Ordering::Relaxed);
@@ -61,17 +75,30 @@ impl Load {
     }
 }
 
-/// Checks that Reseq has all that Kafka's own consumer reads, once, and each key in order.
+/// Checks that Reseq has all that Kafka's own consumer reads, once: each partition arrived in its order, and each key is
+/// delivered in order.
 async fn has_all(reseq: &Reseq, kafka: &Kafka, topic: &str, written: u64) {
     let count = kafka.end_of(topic).await;
     assert!(count >= written && written > 0, "{count} of {written}");
     reseq.has("erp", count).await;
-    let lines = kafka.reads(topic, count as usize, false).await;
-    let taken = reseq.take("erp", count as usize).await;
-    let row = |message: &Value| {
-        (message["key"].as_str().unwrap().to_owned(), message["body"].as_u64().unwrap())
+    let lines = kafka.reads(topic, count as usize, Some("partition")).await;
+    let mut taken = reseq.take("erp", count as usize).await;
+    let number = |message: &Value| message["body"].as_u64().unwrap();
+    let row = |message: &Value| (message["key"].as_str().unwrap().to_owned(), number(message));
+    // `Partition:3|k1|17`
+    let split = |line: &String| {
+        let (partition, rest) = line.split_once('|').unwrap();
+        (partition.to_owned(), pair(rest))
     };
-    assert_eq!(by_key(taken.iter().map(row)), by_key(lines.iter().map(|line| pair(line))));
+    let read: Vec<(String, (String, u64))> = lines.iter().map(split).collect();
+    assert_eq!(by_key(taken.iter().map(row)), by_key(read.iter().map(|(_, row)| row.clone())));
+    let partitions: BTreeMap<u64, &String> =
+        read.iter().map(|(partition, (_, number))| (*number, partition)).collect();
+    let place = |message: &Value| [&message["epoch"], &message["sequence"]].map(Value::as_u64);
+    taken.sort_by_key(place);
+    let arrived = taken.iter().map(number).map(|number| (partitions[&number].clone(), number));
+    let expected = read.iter().map(|(partition, (_, number))| (partition.clone(), *number));
+    assert_eq!(by_key(arrived), by_key(expected));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,18 +135,7 @@ async fn lost_tail_of_redis_is_read_again_from_kafka() {
     // The marks of all partitions must be there before the first cut.
     goes_on(&reseq, 200).await;
     redis.synced().await;
-    let mut losses = 0;
-    for _ in 0..4 * kills() {
-        goes_on(&reseq, 200).await;
-        // Right after a sync, a cut loses nothing.
-        losses += usize::from(redis.cut().bytes > 0);
-        redis.restart().await;
-        goes_on(&reseq, 100).await;
-        if losses == kills() {
-            break;
-        }
-    }
-    assert_eq!(losses, kills(), "the cuts lost nothing");
+    cut_each(&reseq, &mut redis).await;
     let written = load.end().await;
     has_all(&reseq, kafka, "tails", written).await;
     assert!(connector.log().contains("rewinding"), "{}", connector.log());
@@ -161,38 +177,74 @@ async fn connectors_that_join_and_leave_share_the_partitions() {
     has_all(&reseq, kafka, "rebalances", written).await;
 }
 
+/// Four connectors, of which one joins and one leaves again and again, each time before the group has shared out its
+/// partitions: a minute in `make test-connect`.
 #[tokio::test(flavor = "multi_thread")]
-async fn frozen_connector_wakes_up_late_and_changes_nothing() {
+async fn storm_of_rebalances_loses_nothing_and_keeps_the_order() {
+    let (redis, kafka) = (TestRedis::start().await, kafka().await);
+    kafka.create("rebalances-storm", 8, &[]).await;
+    let reseq = Reseq::start(redis.url(), &["erp"]).await;
+    let mut connectors: Vec<Connector> =
+        (0..4).map(|_| kafka.source(&reseq, "rebalances-storm", "", "")).collect();
+    connectors[..3].iter_mut().for_each(|connector| connector.start(&[]));
+    connectors[0].is_ready().await;
+    let load = Load::start(kafka, "rebalances-storm");
+    for change in 0..(kills() * 6 / 5).max(4) {
+        // About a second.
+        load.writes(1_000).await;
+        connectors[(change + 3) % 4].start(&[]);
+        let leaves = &mut connectors[change % 4];
+        match change % 3 {
+            0 => leaves.kill(),
+            _ => leaves.ends().await,
+        }
+    }
+    goes_on(&reseq, 100).await;
+    let written = load.end().await;
+    has_all(&reseq, kafka, "rebalances-storm", written).await;
+}
+
+/// How many partitions a connector reads.
+async fn partitions_of(connector: &Connector) -> f64 {
+    connector.metric("reseq_connect_partitions").await
+}
+
+/// Two connectors are frozen at any time. Each wakes up when the group has given away the partitions of two of them, so
+/// after at least twice the session time-out.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_frozen_connectors_wake_up_late_and_change_nothing() {
     let (redis, kafka) = (TestRedis::start().await, kafka().await);
     kafka.create("zombies", 2, &[]).await;
     let reseq = Reseq::start(redis.url(), &["erp"]).await;
-    let mut both =
-        [kafka.source(&reseq, "zombies", "", ""), kafka.source(&reseq, "zombies", "", "")];
-    both[0].start(&[]);
-    both[0].is_ready().await;
-    both[1].start(&[]);
+    let mut all: Vec<Connector> = (0..3).map(|_| kafka.source(&reseq, "zombies", "", "")).collect();
+    all[0].start(&[]);
+    all[0].is_ready().await;
     let load = Load::start(kafka, "zombies");
-    for round in 0..kills() {
+    for round in 0..kills().max(2) + 2 {
+        let (reads, next) = (round % 3, (round + 1) % 3);
         goes_on(&reseq, 100).await;
-        let (frozen, other) = (&both[round % 2], &both[(round + 1) % 2]);
-        frozen.signal(Signal::STOP);
-        // The group gives its partitions to the other one, after the session time-out.
-        eventually("the other one reads both partitions", async || {
-            let owned = other.metric("reseq_connect_partitions").await;
-            if owned == 2.0 { Ok(()) } else { Err(format!("{owned}: {}", other.log())) }
-        })
-        .await;
-        goes_on(&reseq, 100).await;
-        frozen.signal(Signal::CONT);
-        eventually("both have one partition", async || {
-            let owned = [
-                frozen.metric("reseq_connect_partitions").await,
-                other.metric("reseq_connect_partitions").await,
-            ];
-            if owned == [1.0, 1.0] { Ok(()) } else { Err(format!("{owned:?}")) }
+        if round >= 2 {
+            // It was frozen for two rounds.
+            all[next].signal(Signal::CONT);
+            eventually("both have one partition", async || {
+                let owned = [partitions_of(&all[reads]).await, partitions_of(&all[next]).await];
+                if owned == [1.0, 1.0] { Ok(()) } else { Err(format!("{owned:?}")) }
+            })
+            .await;
+        }
+        all[reads].signal(Signal::STOP);
+        if round < 2 {
+            all[next].start(&[]);
+        }
+        eventually("the next one reads both partitions", async || {
+            let owned = partitions_of(&all[next]).await;
+            if owned == 2.0 { Ok(()) } else { Err(format!("{owned}: {}", all[next].log())) }
         })
         .await;
     }
+    // What they still send arrives before the check.
+    all.iter().for_each(|one| one.signal(Signal::CONT));
+    goes_on(&reseq, 100).await;
     let written = load.end().await;
     has_all(&reseq, kafka, "zombies", written).await;
 }
