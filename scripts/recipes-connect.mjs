@@ -20,7 +20,7 @@ const KILLS = Number(process.env.KILLS ?? 4);
 const KEYS = 20;
 /** The longest wait for something, in ms. */
 const WAIT_MAX = 180_000;
-/** A small server; ended by its own kill. */
+/** Options for small Java programs. */
 const JAVA = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 /** The environment without the settings of this script: Reseq refuses variables that it does not know. */
 const ENVIRONMENT = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("RESEQ_")));
@@ -93,7 +93,7 @@ class World {
     return { kill: () => one.child.kill("SIGKILL") };
   }
 
-  /** Runs commands, with this input. Returns what they print. Not at once: this process is the receiver, too. */
+  /** Runs commands with this input. Returns their output. Asynchronous, because this process is also the receiver. */
   async run(commands, input = "") {
     const env = { ...ENVIRONMENT, PATH: `${join(this.folder, "bin")}:${process.env.PATH}` };
     const log = openSync(join(this.folder, "commands.log"), "a");
@@ -132,7 +132,7 @@ class World {
     await until("Redis answers", () => answers(redis));
     this.reseq = this.keep("reseq", process.env.RESEQ_BIN, ["serve", "--config", "reseq.toml"]);
     await until("Reseq answers", async () => (await fetch(`${this.url}/readyz`)).ok);
-    /** What the pages say, and what it is here. */
+    /** The addresses in the pages, and those to use instead. */
     this.parts = { "http://127.0.0.1:8080": this.url };
     this.hooks = { ...this.parts, "https://customer.example/hooks": `http://127.0.0.1:${this.receiver.address().port}/hooks` };
   }
@@ -155,8 +155,8 @@ class World {
   }
 
   /**
-   * Writes messages in rounds of `size`, as `[key, {n}]`. In each, the program that copies or Reseq is killed as soon
-   * as the first messages of the round are stored.
+   * Writes messages `[key, {n}]` in rounds of `size`. In each round, the program that copies or Reseq is killed as soon
+   * as Reseq has the first messages.
    */
   async storm({ write, program, size }) {
     let [written, between] = [0, 0];
@@ -166,7 +166,7 @@ class World {
     for (let kill = 0; kill < KILLS; kill += 1) {
       const before = written;
       const lines = round();
-      const isBegun = until("the first messages of the round", async () => (await this.stored()) > before, 5);
+      const isBegun = until("the first messages of the round", async () => (await this.stored()) > before + size / 4, 5);
       const [, stored] = await Promise.all([write(lines), isBegun.then(() => this.stored()).then((stored) => {
         (kill % 2 === 0 ? program : this.reseq).kill();
         return stored;
@@ -206,7 +206,7 @@ function fetched(name, fill) {
   return folder;
 }
 
-/** A Kafka with the topic `orders`, and its producer as the pages call it. */
+/** Starts a Kafka with the topic `orders`. Its tools have the names that the pages use. */
 async function kafka(world) {
   const jars = process.env.RESEQ_TEST_KAFKA ?? execFileSync(join(ROOT, "scripts/kafka.sh"), { encoding: "utf8" }).trim();
   const java = [...JAVA, "-cp", `${jars}/*`];
@@ -224,8 +224,8 @@ group.initial.rebalance.delay.ms=0
 num.partitions=4
 log.dirs=${world.folder}/kafka
 `);
-  const tool = (name, java_class) =>
-    world.write(`bin/${name}`, `#!/bin/sh\nexec java ${JAVA.join(" ")} -cp '${jars}/*' ${java_class} "$@"\n`);
+  const tool = (name, main) =>
+    world.write(`bin/${name}`, `#!/bin/sh\nexec java ${JAVA.join(" ")} -cp '${jars}/*' ${main} "$@"\n`);
   tool("kafka-console-producer.sh", "kafka.tools.ConsoleProducer");
   tool("kafka-topics.sh", "org.apache.kafka.tools.TopicCommand");
   tool("kafka-storage.sh", "kafka.tools.StorageTool");
@@ -267,7 +267,7 @@ const RECIPES = {
       execFileSync("tar", ["xzf", archive, "--strip-components=1", "-C", folder, "--exclude=*/connectors/*", "--exclude=*/lib_opt/*"]);
       rmSync(archive);
     });
-    const database = await postgres(world, { OUTBOX: "" });
+    const database = await postgres(world);
     const [create, insert] = blocks(page, "sql");
     await world.run(`psql ${database.options} -c 'CREATE DATABASE shop'`);
     const psql = `psql ${database.options} -q -v ON_ERROR_STOP=1 shop`;
@@ -303,11 +303,11 @@ const RECIPES = {
     world.write("orders.yaml", replaced(blocks(page, "yaml")[0], { ...world.parts, "127.0.0.1:9092": broker }));
     const program = world.keep("camel", "bash", ["-ec", replaced(start, { "exec java": `exec java ${JAVA.join(" ")}` })]);
     const producer = `kafka-console-producer.sh --bootstrap-server ${broker} --topic orders --property parse.key=true --property key.separator=:`;
-    return world.storm({ write: (lines) => world.run(producer, records(lines)), program, size: 2_000 });
+    return world.storm({ write: (lines) => world.run(producer, records(lines)), program, size: 1_000 });
   },
 };
 
-/** A Postgres, as whom it is asked. */
+/** Starts a Postgres. Returns its port, and the options of psql. */
 async function postgres(world) {
   const folders = readdirSync("/usr/lib/postgresql").map((name) => `/usr/lib/postgresql/${name}/bin`);
   const programs = folders.sort().pop();
@@ -324,6 +324,14 @@ async function postgres(world) {
   const options = `-h 127.0.0.1 -p ${port} -U postgres`;
   await until("Postgres answers", () => world.run(`psql ${options} -Atc 'SELECT 1'`));
   return { port, options };
+}
+
+const missing = ["java", "mvn", "redis-server", "psql", "curl"].filter((name) => {
+  return !process.env.PATH.split(":").some((folder) => existsSync(join(folder, name)));
+});
+if (missing.length > 0) {
+  say(`${missing.join(", ")} missing; Debian: apt-get install openjdk-17-jre-headless maven; make setup-tests`);
+  process.exit(1);
 }
 
 /** Nothing outlives this process, whatever happens. */
