@@ -22,7 +22,7 @@ NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-connect test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys drill-breaker bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers bench-rate dist release-check test-dist test-chart lint fmt deny sbom fuzz release-clean
+.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-connect test-recipes-connect test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys drill-breaker bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers bench-rate dist release-check test-dist test-chart lint fmt deny sbom fuzz release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -86,6 +86,11 @@ test-connect: setup-tests ## Kill connectors, pods, Redis, Postgres and Kafka wh
 	jars=$$($(if $(KAFKA),scripts/kafka.sh,echo)) && RESEQ_TEST_KAFKA=$$jars RESEQ_CONNECT_KILLS=$(or $(KILLS),50) \
 	  RESEQ_CONNECT_TRANSACTION_MB=1000 \
 	  cargo test --locked --no-fail-fast --workspace $(TEST_FEATURES) $(addprefix --features ,$(KAFKA)) --test connect -- --test-threads 4
+
+test-recipes-connect: setup-tests build ## Follow the pages on Kafka, Debezium Server and Camel, and kill them and Reseq meanwhile; some minutes (KILLS=4)
+	cargo build --release --locked --package reseq-connect $(addprefix --features ,$(KAFKA))
+	RESEQ_BIN=$(RESEQ) RESEQ_CONNECT_BIN="$(RELEASE_DIR)/reseq-connect" \
+	  node scripts/recipes-connect.mjs $(if $(KAFKA),kafka) debezium camel
 
 test-rights: setup-tests ## Run tests with a Redis user that has only the documented rights
 	RESEQ_TEST_MINIMAL_RIGHTS=1 cargo test --locked --no-fail-fast $(TEST_FEATURES) \

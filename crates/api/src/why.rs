@@ -117,13 +117,20 @@ async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why,
     let before = api.store.counts(entry).await?;
     let (lane, drain) = pace::look_twice(api, entry, key, &before).await?;
     let refusal = api.store.refusal_at(entry.partition).await;
+    let marks = api.store.sources(entry).await.unwrap_or_default();
+    let sources = advice::sources(entry, &marks);
     let Some(lane) = lane else {
         let cause = match (&refusal, drain) {
             (Some(sentence), _) => (Cause::RedisRefusesWrites, advice::refused(sentence)),
             (None, Some(drain)) => (Cause::Draining, drain.to_string()),
             (None, None) => (Cause::Nothing, advice::NOTHING.to_owned()),
         };
-        return Ok(Why::without_head(entry, key.map(str::to_owned), cause));
+        let mut why = Why::without_head(entry, key.map(str::to_owned), cause);
+        if why.cause == Cause::Nothing && sources.is_some() {
+            why.actions = advice::not_arrived(entry);
+        }
+        why.summary.extend(sources);
+        return Ok(why);
     };
     let has_processor = waits_for_processor(entry, &lane.head) && has_processor(api).await?;
     // Only the owner knows it exactly. It delivers nothing, though there is something to deliver.
@@ -146,6 +153,7 @@ async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why,
     let times = times.of(&entry.destination.name, &lane_key, message.position);
     let mut why = Why::of(entry, &lane, &surroundings, times);
     why.summary = pace::summary(api, entry, &lane, &before).await;
+    why.summary.extend(sources);
     match (refusal, drain, why.cause) {
         (Some(sentence), ..) => why.explanation = advice::refused(&sentence),
         (None, Some(drain), _) => {

@@ -1,7 +1,5 @@
 //! `reseq why` and `reseq lanes why`: what blocks a lane, since when, and what to do.
 
-use std::fmt::Write as _;
-
 use clap::Args;
 use serde_json::Value;
 
@@ -39,63 +37,70 @@ pub async fn run(args: WhyArgs) -> anyhow::Result<()> {
     watch.print(client.output, shown).await
 }
 
+/// A line with its name, unless it is empty.
+fn line(name: &str, value: &str) -> String {
+    if value.is_empty() {
+        return String::new();
+    }
+    let name = style::paint(style::BOLD, &format!("{name:<NAME_WIDTH$}"));
+    format!("{name}{value}\n")
+}
+
 fn shown(why: &Value) -> String {
-    let mut out = String::new();
-    let mut line = |name: &str, value: String| {
-        if !value.is_empty() {
-            let name = style::paint(style::BOLD, &format!("{name:<NAME_WIDTH$}"));
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "{name}{value}");
-        }
-    };
-    let head = &why["head"];
-    if head.is_null() && matches!(why["cause"].as_str(), None | Some("nothing")) {
-        return "nothing is pending\n".to_owned();
-    }
-    if head.is_null() {
-        line("why", text_of(why, "explanation"));
-        return out;
-    }
-    let key = match why["key"].as_str() {
-        Some(key) => format!(" of key {:?}", plain(key)),
-        None => String::new(),
-    };
-    let age = human_age(count_of(head, "age_ms"));
-    let sequence = text_of(head, "sequence");
-    line("head", format!("{sequence}{key}, id {}, {age} old", text_of(head, "id")));
-    let (state, cause) = (text_of(head, "state"), text_of(why, "cause"));
-    line("state", style::paint(style::of_state(&cause), &format!("{state} ({cause})")));
-    line("why", text_of(why, "explanation"));
-    if let Some(blocked_ms) = why["blocked_ms"].as_u64() {
-        line("since", format!("{} (it became the head then)", human_age(blocked_ms)));
-    }
-    line("of that", by_cause(&why["blocked_ms_by_cause"]));
-    line("until", text_of(why, "next_attempt_at"));
-    let lease = &head["lease"];
-    if !lease.is_null() {
-        let named = |kind: &str| Some(text_of(lease, kind)).filter(|name| !name.is_empty());
-        let unnamed = if state == "ready" { "a consumer" } else { "a worker" };
-        let holder = named("worker").or_else(|| named("consumer"));
-        let holder = holder.unwrap_or_else(|| format!("{unnamed} without a name"));
-        line("held by", format!(" {holder}, until {}", text_of(lease, "expires_at")));
-    }
-    let bytes = match why["bytes_behind"].as_u64() {
-        Some(bytes) => format!(", {}", indicatif::HumanBytes(bytes)),
-        None => String::new(),
+    let has_head = !why["head"].is_null();
+    let mut out = match why["cause"].as_str() {
+        _ if has_head => head(why),
+        None | Some("nothing") => "nothing is pending\n".to_owned(),
+        Some(_) => line("why", &text_of(why, "explanation")),
     };
     for sentence in why["summary"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        line("in all", plain(sentence));
+        out += &line("in all", &plain(sentence));
     }
-    line("owner", owner_of(why));
-    let behind = count_of(why, "behind");
-    line("behind", format!("{}{bytes}", counted(behind, "message")));
+    if has_head {
+        let bytes = match why["bytes_behind"].as_u64() {
+            Some(bytes) => format!(", {}", indicatif::HumanBytes(bytes)),
+            None => String::new(),
+        };
+        out += &line("owner", &owner_of(why));
+        let behind = counted(count_of(why, "behind"), "message");
+        out += &line("behind", &format!("{behind}{bytes}"));
+    }
     let actions = why["actions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let width =
         actions.iter().map(|action| text_of(action, "when").len()).max().unwrap_or_default();
     for (index, action) in actions.iter().enumerate() {
         let name = if index == 0 { "do" } else { "" };
         let command = style::paint(style::ACTION, &text_of(action, "command"));
-        line(name, format!("{:<width$}  {command}", text_of(action, "when")));
+        out += &line(name, &format!("{:<width$}  {command}", text_of(action, "when")));
+    }
+    out
+}
+
+/// The head, its cause and its times.
+fn head(why: &Value) -> String {
+    let head = &why["head"];
+    let key = match why["key"].as_str() {
+        Some(key) => format!(" of key {:?}", plain(key)),
+        None => String::new(),
+    };
+    let age = human_age(count_of(head, "age_ms"));
+    let (sequence, id) = (text_of(head, "sequence"), text_of(head, "id"));
+    let (state, cause) = (text_of(head, "state"), text_of(why, "cause"));
+    let mut out = line("head", &format!("{sequence}{key}, id {id}, {age} old"));
+    out += &line("state", &style::paint(style::of_state(&cause), &format!("{state} ({cause})")));
+    out += &line("why", &text_of(why, "explanation"));
+    if let Some(blocked_ms) = why["blocked_ms"].as_u64() {
+        out += &line("since", &format!("{} (it became the head then)", human_age(blocked_ms)));
+    }
+    out += &line("of that", &by_cause(&why["blocked_ms_by_cause"]));
+    out += &line("until", &text_of(why, "next_attempt_at"));
+    let lease = &head["lease"];
+    if !lease.is_null() {
+        let named = |kind: &str| Some(text_of(lease, kind)).filter(|name| !name.is_empty());
+        let unnamed = if state == "ready" { "a consumer" } else { "a worker" };
+        let holder = named("worker").or_else(|| named("consumer"));
+        let holder = holder.unwrap_or_else(|| format!("{unnamed} without a name"));
+        out += &line("held by", &format!(" {holder}, until {}", text_of(lease, "expires_at")));
     }
     out
 }
@@ -151,5 +156,11 @@ mod tests {
         let without_redis = json!({"head": null, "cause": "redis", "explanation": "No answer."});
         let plain = anstream::adapter::strip_str(&shown(&without_redis)).to_string();
         assert_eq!(plain, "why     No answer.\n");
+        let action = json!({"when": "if one is missing", "command": "reseq sources list erp"});
+        let idle = json!({"head": null, "cause": "nothing", "summary": ["a up to 1."], "actions": [action]});
+        let plain = anstream::adapter::strip_str(&shown(&idle)).to_string();
+        let expected = "nothing is pending\nin all  a up to 1.\n\
+             do      if one is missing  reseq sources list erp\n";
+        assert_eq!(plain, expected);
     }
 }

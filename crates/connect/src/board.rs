@@ -1,4 +1,4 @@
-//! How each source and sink is: for `/readyz`, the metrics and the log.
+//! How each source is: for `/readyz`, the metrics and the log.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,52 @@ use crate::source::Fault;
 /// Why it does not run, if it does not.
 type State = Result<(), Fault>;
 
+/// A source: how it is, and why it needs attention though it goes on.
+#[derive(Debug)]
+struct One(State, Option<String>);
+
+impl One {
+    /// What keeps the process from being ready.
+    fn problems(&self) -> Vec<String> {
+        let state = match &self.0 {
+            Ok(()) | Err(Fault::Standby(_)) => None,
+            Err(Fault::Later(why) | Fault::Rewind(why)) => Some(format!("waiting: {why}")),
+            Err(Fault::Halted(why)) => Some(format!("halted: {why}")),
+        };
+        state.into_iter().chain(self.1.clone()).collect()
+    }
+
+    fn measure(&self, source: &str) {
+        let gauges = [
+            gauge!("reseq_connect_ready", "source" => source.to_owned()),
+            gauge!("reseq_connect_halted", "source" => source.to_owned()),
+        ];
+        let values = [self.problems().is_empty(), matches!(self.0, Err(Fault::Halted(_)))];
+        gauges.iter().zip(values).for_each(|(gauge, value)| gauge.set(f64::from(value)));
+    }
+}
+
 /// All sources and sinks of the process.
 #[derive(Debug, Default)]
-pub struct Board(Mutex<BTreeMap<String, (State, Option<String>)>>);
+pub struct Board(Mutex<BTreeMap<String, One>>);
 
 impl Board {
     /// There is a source: the process is not ready before it runs.
     pub fn add(&self, source: &str) {
-        let starts = Err(Fault::Later("it starts".to_owned()));
-        self.0.lock().insert(source.to_owned(), (starts, None));
-        gauge!("reseq_connect_halted", "source" => source.to_owned()).set(0.0);
+        let one = One(Err(Fault::Later("it starts".to_owned())), None);
+        one.measure(source);
+        self.0.lock().insert(source.to_owned(), one);
     }
 
     /// The source is so from now on. Logs it if it was different before.
     pub fn set(&self, source: &str, state: State) {
         match self.0.lock().get_mut(source) {
-            Some((before, _)) if *before != state => *before = state.clone(),
+            Some(one) if one.0 != state => {
+                one.0 = state.clone();
+                one.measure(source);
+            }
             _ => return,
         }
-        let is_halted = matches!(state, Err(Fault::Halted(_)));
-        gauge!("reseq_connect_halted", "source" => source.to_owned()).set(f64::from(is_halted));
         match state {
             Ok(()) => tracing::info!(source, "running"),
             Err(Fault::Standby(why)) => tracing::info!(
@@ -46,20 +72,56 @@ impl Board {
     pub fn note(&self, source: &str, problem: Option<String>) {
         if let Some(one) = self.0.lock().get_mut(source) {
             one.1 = problem;
+            one.measure(source);
         }
     }
 
     /// What keeps the process from being ready: one line for each source.
     pub fn problems(&self) -> Vec<String> {
-        let problem = |(name, (state, problem)): (&String, &(State, Option<String>))| {
-            let state = match state {
-                Ok(()) | Err(Fault::Standby(_)) => None,
-                Err(Fault::Later(why) | Fault::Rewind(why)) => Some(format!("waiting: {why}")),
-                Err(Fault::Halted(why)) => Some(format!("halted: {why}")),
-            };
-            let texts: Vec<String> = state.into_iter().chain(problem.clone()).collect();
+        let problem = |(name, one): (&String, &One)| {
+            let texts = one.problems();
             (!texts.is_empty()).then(|| format!("{name}: {}", texts.join("; ")))
         };
         self.0.lock().iter().filter_map(problem).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    #[test]
+    fn gauges_say_whether_each_source_is_ready_or_halted() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let handle = recorder.handle();
+        let (board, why) = (Board::default(), || "why".to_owned());
+        let is = |ready: u8, halted: u8| {
+            let text = handle.render();
+            for (name, value) in [("ready", ready), ("halted", halted)] {
+                let line = format!("reseq_connect_{name}{{source=\"orders\"}} {value}\n");
+                assert!(text.contains(&line), "{line}: {text}");
+            }
+        };
+        metrics::with_local_recorder(&recorder, || {
+            board.add("orders");
+            is(0, 0);
+            for (state, ready, halted) in [
+                (Ok(()), 1, 0),
+                (Err(Fault::Later(why())), 0, 0),
+                (Err(Fault::Standby(why())), 1, 0),
+                (Err(Fault::Halted(why())), 0, 1),
+                (Ok(()), 1, 0),
+            ] {
+                board.set("orders", state);
+                is(ready, halted);
+            }
+            board.note("orders", Some("slot".to_owned()));
+            is(0, 0);
+            assert_eq!(board.problems(), ["orders: slot"]);
+            board.note("orders", None);
+            is(1, 0);
+        });
     }
 }

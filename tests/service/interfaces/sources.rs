@@ -139,3 +139,31 @@ async fn sources_max_refuses_another_source_until_one_is_removed() {
     service.define("one", json!({})).await;
     assert_eq!(marks(&service, "one").await, json!([]));
 }
+
+#[tokio::test]
+async fn why_says_how_far_the_sources_have_come() {
+    let service = Service::start().await;
+    service.define("one", json!({"transform": {"kind": "worker"}, "sources_max": 4})).await;
+    let why = async || said(service.get("/v1/destinations/one/why")).await.body;
+    assert_eq!(why().await["summary"], json!([]));
+    let source = |name: &str, position: &str| json!({"name": name, "position": position});
+    let skip = |name: &str, position: &str| {
+        let mut source = source(name, position);
+        source["skip"] = json!(true);
+        json!({"destinations": ["one"], "source": source})
+    };
+    for (name, position) in [("b", "2"), ("a", "1"), ("c", "3")] {
+        assert_eq!(said(service.json(ITEMS, &skip(name, position))).await.status, 202);
+    }
+    let three = "Messages of 3 sources have arrived: a up to 1, b up to 2, c up to 3.";
+    let idle = why().await;
+    let answer = (&idle["cause"], &idle["summary"], &idle["actions"][0]["command"]);
+    assert_eq!(answer, (&json!("nothing"), &json!([three]), &json!("reseq sources list one")));
+
+    let last = json!({"destinations": ["one"], "body": 1, "source": source("d", "4")});
+    assert_eq!(said(service.json(ITEMS, &last)).await.status, 202);
+    let four = "Messages of 4 sources have arrived: a up to 1, b up to 2, c up to 3, and 1 more. \
+                A new source is refused (sources_max: 4).";
+    let waits = why().await;
+    assert_eq!((&waits["head"]["sequence"], &waits["summary"]), (&json!(1), &json!([four])));
+}

@@ -1,5 +1,7 @@
 //! The sentences about what blocks a lane, and the commands that help.
 
+use std::collections::BTreeMap;
+
 use super::{Action, pace::shown};
 use domain::{
     AttemptError, DeliveryKind, Stage, State, attempts::LATER_MAX, excerpt::excerpt, shell::quoted,
@@ -8,6 +10,8 @@ use store::{CatalogEntry, Cause, LaneHead, StoreError, WrongType};
 
 /// The sentence for a lane without messages.
 pub(super) const NOTHING: &str = "No message is pending.";
+/// The most sources in a sentence.
+const SOURCES_SHOWN: usize = 3;
 
 /// The sentence when Redis answers, but refuses all writes.
 pub(super) fn refused(sentence: &str) -> String {
@@ -25,6 +29,33 @@ pub(super) fn repairs(entry: &CatalogEntry) -> Vec<Action> {
     [("to see what is damaged", " --dry-run"), ("to repair it", "")]
         .map(|(when, option)| Action { when, command: format!("reseq repair {name}{option}") })
         .into()
+}
+
+/// How far the messages of the first sources have come; `None` if the destination has no source.
+pub(super) fn sources(entry: &CatalogEntry, marks: &BTreeMap<String, String>) -> Option<String> {
+    let count = marks.len();
+    let first = marks.iter().take(SOURCES_SHOWN);
+    let mut shown: Vec<String> = first.map(|(name, mark)| format!("{name} up to {mark}")).collect();
+    if count > SOURCES_SHOWN {
+        shown.push(format!("and {} more", count - SOURCES_SHOWN));
+    }
+    let max = entry.destination.sources_max;
+    let is_full = count as u64 >= max;
+    let full = is_full.then(|| format!(" A new source is refused (sources_max: {max})."));
+    (count > 0).then(|| {
+        let sources = if count == 1 { "source" } else { "sources" };
+        format!(
+            "Messages of {count} {sources} have arrived: {}.{}",
+            shown.join(", "),
+            full.unwrap_or_default()
+        )
+    })
+}
+
+/// What to do if nothing is pending that a source should have sent.
+pub(super) fn not_arrived(entry: &CatalogEntry) -> Vec<Action> {
+    let when = "if a message after the mark of its source is missing, its source has not sent it";
+    vec![Action { when, command: format!("reseq sources list {}", entry.destination.name) }]
 }
 
 /// The cause and the sentence when Redis does not answer what is asked.
