@@ -192,12 +192,7 @@ const IN_SCRIPTS: &[(&str, &str, &str, &str)] = &[
         "local now = now_ms()",
         "if key_leases then return {0, 0, 0} end local now = now_ms()",
     ),
-    (
-        "owner_unseen",
-        "acquire_partition",
-        "own_token .. ' ' .. lease_ms",
-        "own_token .. ' 0'",
-    ),
+    ("owner_unseen", "acquire_partition", "own_token .. ' ' .. lease_ms", "own_token .. ' 0'"),
     ("clock_step_unnoticed", "step_back", "back_ms = tonumber(back_ms)", "back_ms = 0"),
     ("backoff_forgotten", "postpone", "keep_attempts(key_attempts, sequence, attempts)", ""),
 ];
