@@ -8,7 +8,7 @@ import { join } from "node:path";
 const ROOT = new URL("..", import.meta.url).pathname;
 const SHARED = 20;
 // What `serve` does not need.
-const BESIDE = /^(crates\/(cli|client|tools|faults)|src\/fuzzing)\//;
+const BESIDE = /^crates\/(cli|client|tools|faults)\//;
 // Crates that are not in the program.
 const OTHERS = /^crates\/(bench|testing)\//;
 // A program of its own.

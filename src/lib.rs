@@ -32,8 +32,6 @@
 #![forbid(unsafe_code)]
 
 pub mod app;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
 pub mod serve;
 
 pub use app::{AppError, Reseq, Role, Running};

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| reseq::fuzzing::frames(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| reseq_testing::fuzzing::frames(input));

@@ -34,7 +34,6 @@ use super::{
 };
 use access::Guard;
 use domain::destination::REQUEST_ID;
-use faults::planted;
 use formats::code::Code;
 use http_server::{
     client_connection::{Activity, Ambiguous, ClientConnection, TlsIo},
@@ -204,7 +203,7 @@ impl HttpServer {
         });
         // A client that closed its direction after the request still gets its answer. Over TLS,
         // such a client counts as gone: few clients close only one direction there.
-        let half_close = self.tls.is_none() && !planted::is("end_of_input_is_the_end");
+        let half_close = self.tls.is_none();
         let mut connection = match client.is_multiplexed() {
             true => Conversation::over_http2(io, service),
             false => Conversation::over_http1(io, service, half_close),

@@ -1,10 +1,11 @@
 //! Tests without Redis: the structure of the project, headers of scripts, the example
-//! configuration, and the checker that other tests use. `make quick` runs them.
+//! configuration, the corpus of fuzzing, and the checker that other tests use. `make quick` runs them.
 
 use reseq_testing::support;
 
 mod checker;
 mod example_config;
+mod fuzzing;
 mod metrics;
 mod openapi;
 mod script_headers;

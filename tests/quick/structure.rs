@@ -244,6 +244,16 @@ fn nothing_counts_on_the_folder_in_which_cargo_builds() {
     }
 }
 
+/// Places for pause points and planted bugs are at few seams, so that the code of the product is read without them.
+#[test]
+fn few_files_of_the_product_name_the_crate_faults() {
+    let others = ["crates/faults/", "crates/testing/", "crates/tools/"];
+    let all = files("src", "rs").into_iter().chain(files("crates", "rs"));
+    let product = all.filter(|path| !others.iter().any(|other| shown(path).starts_with(other)));
+    let naming: Vec<_> = product.filter(|path| code_of(path).contains("use faults::")).collect();
+    assert!((1..=15).contains(&naming.len()), "{naming:#?}");
+}
+
 /// The dependencies that cargo compiles for these packages, each with its features.
 fn dependencies(packages: &[&str]) -> BTreeSet<String> {
     let mut tree = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()));

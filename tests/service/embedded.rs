@@ -154,6 +154,23 @@ async fn old_server_that_lives_on_keeps_the_next_from_starting() {
 }
 
 #[tokio::test]
+async fn old_server_that_does_not_stop_is_killed_by_the_next() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let first = started(data_dir.path()).await;
+    let () = connect(&first.url()).await.set("kept", 42).await.unwrap();
+    let process_id = first.process_id();
+    drop(first);
+    let id = rustix::process::Pid::from_raw(process_id as i32).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::STOP).unwrap();
+    let mut second = started(data_dir.path()).await;
+    assert!(!is_alive(process_id) && is_alive(second.process_id()));
+    let kept: i32 = connect(&second.url()).await.get("kept").await.unwrap();
+    assert_eq!(kept, 42);
+    assert!(!second.take_clean(), "somebody may have been sending");
+    second.stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_second_start_in_the_same_directory_is_refused() {
     let data_dir = tempfile::tempdir().unwrap();
     let first = started(data_dir.path()).await;
@@ -170,7 +187,7 @@ async fn a_missing_or_unfit_program_is_refused_with_a_sentence() {
     let error = refused(start()).await;
     assert!(error.contains("install one") && error.contains("redis.url"), "{error}");
 
-    program(bin.path(), "valkey-server", "echo 'Redis server v=6.2.7 sha=0'");
+    program(bin.path(), "valkey-server", "echo 'Valkey server v=6.2.7 sha=0 malloc=libc'");
     let error = refused(start()).await;
     assert!(error.contains("6.2.7") && error.contains("7.0 or newer"), "{error}");
 

@@ -1,4 +1,4 @@
-//! The functions that the fuzz targets call (`src/fuzzing`).
+//! The functions that the fuzz targets call (`crates/testing/src/fuzzing/`).
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What fuzzing calls of this module (`src/fuzzing`).
+//! What fuzzing calls of this module (`crates/testing/src/fuzzing/`).
 
 use std::sync::Arc;
 

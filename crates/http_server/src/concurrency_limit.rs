@@ -12,8 +12,6 @@ use std::{
 
 use parking_lot::Mutex;
 
-use faults::planted;
-
 /// The counts, by name. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ConcurrencyLimit<K>(Arc<Inner<K>>);
@@ -46,7 +44,7 @@ impl<K: Hash + Eq + Clone> ConcurrencyLimit<K> {
     /// Takes one more for this name; `None` if it already holds the maximum.
     pub fn take(&self, name: K) -> Option<Held<K>> {
         let max = self.0.max.load(Ordering::Relaxed);
-        if max == 0 || planted::is("counts_without_limit") {
+        if max == 0 {
             return Some(Held { of: None });
         }
         let mut held = self.0.held.lock();

@@ -6,7 +6,6 @@ use formats::code::Code;
 
 use super::problem::Problem;
 use domain::{DestinationName, Grant, Scope};
-use faults::planted;
 
 /// Why a token that lists destinations may not use a name.
 const NOT_LISTED: &str =
@@ -134,7 +133,7 @@ impl Principal {
 
     /// True if the caller may use this destination.
     pub fn covers(&self, destination: &DestinationName) -> bool {
-        self.grant.covers(destination) || planted::is("destinations_of_token_ignored")
+        self.grant.covers(destination)
     }
 
     /// Refuses a call if the caller does not have this scope.
@@ -165,7 +164,7 @@ impl Principal {
     /// The answer for an unknown name, given the 404. A token that lists destinations gets the same
     /// answer as for a name that it may not use, so that it does not learn which names exist.
     pub fn unknown(&self, problem: Problem) -> Problem {
-        match self.is_unlimited() || planted::is("unknown_names_told") {
+        match self.is_unlimited() {
             true => problem,
             false => Problem::new(Code::Forbidden, NOT_LISTED),
         }

@@ -30,7 +30,6 @@ use super::{
     raw::draft_of,
 };
 use domain::{DestinationName, TopicName};
-use faults::planted;
 use formats::code::Code;
 use http_server::{
     client_connection::ClientConnection, openapi_responses, principal::Principal, problem::Problem,
@@ -174,8 +173,6 @@ impl Ingest {
                 let now_ms = server_clock_ms();
                 let said =
                     MessageHeaders::read(headers, now_ms).map_err(Problem::invalid_header)?;
-                let said =
-                    if planted::is("headers_ignored") { MessageHeaders::default() } else { said };
                 let draft = parse_item_with(said, &body, now_ms, self.limits);
                 self.take_one(caller, draft.map_err(problem_of)?, permit).await
             }

@@ -50,23 +50,8 @@ impl Attempts {
         self.transforms.keep(|name| catalog.get(name.as_str()));
     }
 
-    /// Starts an attempt for each message that was leased on arrival.
-    pub(super) fn start_on_arrival(&self, entry: &Arc<CatalogEntry>, leased: Claimed) {
-        self.start_after(entry, leased, None, || point(Point::ProcessorClaimed));
-    }
-
     /// Starts an attempt for each claimed message.
     pub(super) fn start(&self, entry: &Arc<CatalogEntry>, claimed: Claimed, alone: Option<Alone>) {
-        self.start_after(entry, claimed, alone, || std::future::ready(()));
-    }
-
-    fn start_after<F: Future<Output = ()> + Send + 'static>(
-        &self,
-        entry: &Arc<CatalogEntry>,
-        claimed: Claimed,
-        alone: Option<Alone>,
-        before: impl Fn() -> F,
-    ) {
         let alone = alone.filter(|_| claimed.must_be_alone());
         // Claims are made only if the pod has the transform, with the same definition.
         let Some(transform) = self.transforms.of(entry) else { return };
@@ -84,10 +69,9 @@ impl Attempts {
             let (finisher, abandon) = (self.finisher.clone(), self.abandon.clone());
             let of = (attempt.token.destination.clone(), Class::of(&entry.destination));
             let slot = Slot { of, ended: self.ended.clone() };
-            let before = before();
             self.tasks.spawn(async move {
                 let _slot = slot;
-                before.await;
+                point(Point::ProcessorClaimed).await;
                 attempt.run(&finisher, abandon).await;
             });
         }

@@ -25,7 +25,6 @@ use super::{
     slots::{Class, OTHERS_MAX, OfClass, Slots},
 };
 use domain::DestinationName;
-use faults::pause::{Point, point};
 use store::{
     CallSequence, Catalog, CatalogEntry, Changed, Claimed, Claimers, Store, StoreError, Wake,
     retry_until,
@@ -239,9 +238,6 @@ impl Claims {
             let claimed = store
                 .claim_for(holder.as_ref(), suspects, &call_sequence, &entry, count, lease)
                 .await;
-            if claimed.as_ref().is_ok_and(|claimed| !claimed.messages.is_empty()) {
-                point(Point::ProcessorClaimed).await;
-            }
             if claimed.as_ref().is_ok_and(|claimed| claimed.is_full && claimed.messages.is_empty())
             {
                 tokio::time::sleep(FULL_PAUSE).await;

@@ -1,8 +1,5 @@
 //! Sends results to Redis by group commit: while one call is in flight, the next batch fills.
 
-#[cfg(feature = "planted-bugs")]
-mod fault_injection;
-
 use std::{sync::Arc, time::Duration};
 
 use tokio_util::task::TaskTracker;
@@ -110,8 +107,6 @@ impl Finish {
             requeued.extend(full.map(|(one, _)| one.token.clone()));
             is_full |= requeued.len() > before;
         }
-        #[cfg(feature = "planted-bugs")]
-        let failed = self.inject_faults(&entry, failed).await;
         for some in failed.chunks(FAIL_MAX) {
             let call = || store.fail(&caller, &entry, some);
             let statuses = note(&name, "fail", retry_until(None, call).await);

@@ -8,7 +8,6 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use domain::{DestinationName, LeaseToken};
-use faults::planted;
 use store::{Catalog, Extension, Status, Store};
 
 /// The most leases that one call extends.
@@ -83,9 +82,6 @@ pub(super) async fn extend(
         tokio::select! {
             () = stop.cancelled() => return,
             _ = tick.tick() => {}
-        }
-        if planted::is("leases_not_extended") {
-            continue;
         }
         // In parallel, and at most until the next round: a server that does not answer delays only
         // its own leases.

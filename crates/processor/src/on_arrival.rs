@@ -93,7 +93,7 @@ impl Room for Reserved {
         self.begun = claimed.messages.len();
         if self.begun > 0 {
             telemetry::claimed(self.entry.destination.name.as_str(), self.begun);
-            self.running.attempts.start_on_arrival(&self.entry, claimed);
+            self.running.attempts.start(&self.entry, claimed, None);
         }
     }
 }

@@ -14,7 +14,6 @@ use super::{
     error::{ClientError, fitting, unexpected},
     script::{Script, ScriptCall},
 };
-use faults::planted;
 
 /// Exists while a call is on its way. When it is dropped, also because its caller gave up, the
 /// blocks that have gathered go in the next call.
@@ -43,14 +42,11 @@ impl InFlight {
         telemetry::redis_blocks(some.len());
         let blocks = Blocks::of(&self.composed, &some);
         let answer = self.client.value_at(blocks.route(), Work::Blocks(&blocks)).await;
-        let mut answers = match answer.and_then(read_answers) {
+        let answers = match answer.and_then(read_answers) {
             Ok(answers) if !answers.is_empty() => answers,
             Ok(_) => vec![Err(unexpected("blocks")); some.len()],
             Err(error) => vec![Err(error); some.len()],
         };
-        if planted::is("answers_of_blocks_shifted") {
-            answers.rotate_left(1);
-        }
         let mut some = some.into_iter();
         for (answer, one) in answers.into_iter().zip(some.by_ref()) {
             // An error only means that the caller has given up.

@@ -4,46 +4,42 @@
 //! standard input, so it is locked exactly as long as the server lives, however Reseq ended. So two servers never append
 //! to the same file. A server that outlived its Reseq (SIGKILL) is stopped by the next start.
 
-use std::{
-    ffi::OsStr,
-    path::Path,
-    process::{ExitStatus, Stdio},
-    time::Duration,
-};
+use std::{ffi::OsStr, path::Path, process::Stdio, time::Duration};
 
 use rustix::{
     fs::Mode,
-    process::{Pid, Signal},
+    process::{Pid, Signal, kill_process, umask},
 };
 use tokio::{
     process::{Child, Command},
     time::{Instant, sleep, timeout},
 };
 
-use data_dir::DataDir;
-pub use error::EmbeddedError;
+use data_dir::{DataDir, open_private};
 
 mod binary;
-mod clean;
 mod data_dir;
-mod error;
 
-/// Give up on a server that does not answer, or does not end, for this long. A loading server answers (`LOADING`), so a
-/// large file may take as long as it needs.
+/// Give up on a starting server that does not answer for this long. A loading server answers (`LOADING`), so a large
+/// file may take as long as it needs.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long `stop` waits.
 const STOP_MAX: Duration = Duration::from_secs(20);
+/// How long a server that an earlier Reseq left may take to write its append-only file and end, before it is killed.
+const LEFT_STOP_MAX: Duration = Duration::from_secs(10);
 /// How often to check a server that starts or ends.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often a long load is reported.
-const REPORT_EVERY: Duration = Duration::from_secs(3);
+
+/// Why there is no embedded Redis, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct EmbeddedError(String);
 
 /// A running `redis-server` that belongs to Reseq. Dropping this leaves the server running until the next start stops
 /// it; only [`stop`](EmbeddedRedis::stop) ends it.
 #[derive(Debug)]
 pub struct EmbeddedRedis {
     child: Child,
-    process_id: u32,
     data_dir: DataDir,
     /// It has answered: it may hold data that is not on disk yet.
     is_ready: bool,
@@ -78,13 +74,12 @@ impl EmbeddedRedis {
         let data_dir = DataDir::lock(data_dir)?;
         end_old_server(&data_dir).await?;
         let binary = binary::find(search_path).await?;
-        let is_clean = clean::take(&data_dir.dir);
+        let is_clean = data_dir.take_clean();
         let child = spawn(&binary, &data_dir)?;
-        let process_id = child.id().unwrap_or_default();
-        let mut redis = EmbeddedRedis { child, process_id, data_dir, is_ready: false, is_clean };
+        let mut redis = EmbeddedRedis { child, data_dir, is_ready: false, is_clean };
         tokio::select! {
             ready = wait_until_ready(&redis.data_dir) => ready?,
-            status = redis.child.wait() => return Err(redis.data_dir.ended(&status_text(status))),
+            status = redis.child.wait() => return Err(redis.data_dir.ended(status)),
         }
         redis.is_ready = true;
         Ok(redis)
@@ -107,47 +102,38 @@ impl EmbeddedRedis {
         self.data_dir.url()
     }
 
-    /// The process id of the server.
+    /// The process id of the server; 0 if it has ended.
     pub fn process_id(&self) -> u32 {
-        self.process_id
+        self.child.id().unwrap_or_default()
     }
 
-    /// The server's answer to `INFO all`.
-    pub async fn info(&self) -> Result<String, EmbeddedError> {
-        let info = self.data_dir.query(redis::cmd("INFO").arg("all").to_owned()).await;
-        info.map_err(|error| self.data_dir.unresponsive(&error))
-    }
-
-    /// Changes settings of the server (`CONFIG SET`).
-    pub async fn configure(&self, settings: &[(&str, String)]) -> redis::RedisResult<()> {
-        let mut command = redis::cmd("CONFIG");
-        command.arg("SET");
-        for (name, value) in settings {
-            command.arg(*name).arg(value);
-        }
-        self.data_dir.query(command).await
+    /// Runs one command on a new connection.
+    pub async fn query<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
+        self.data_dir.query(words).await
     }
 
     /// Waits until the server ends on its own, and returns the end of its log. May be dropped and
     /// called again.
     pub async fn exited(&mut self) -> EmbeddedError {
-        self.data_dir.ended(&status_text(self.child.wait().await))
+        self.data_dir.ended(self.child.wait().await)
     }
 
     /// Stops the server after it has written its append-only file. Never kills it, because its data may not be on disk
     /// yet.
     pub async fn stop(mut self) -> Result<(), EmbeddedError> {
+        let process_id = self.process_id();
         // If the file cannot be written, the stop is not clean.
-        let writes = self.info().await.is_ok_and(|info| info.contains("aof_last_write_status:ok"));
-        terminate(self.process_id);
+        let info = self.query::<String>(&["INFO", "persistence"]).await;
+        let writes = info.is_ok_and(|info| info.contains("aof_last_write_status:ok"));
+        send_signal(process_id, Signal::TERM);
         if timeout(STOP_MAX, self.child.wait()).await.is_err() {
-            return Err(EmbeddedError::StillRunning { process_id: self.process_id });
+            return Err(EmbeddedError(format!(
+                "the redis-server with process id {process_id} did not stop; end it by hand, with \
+                 `kill {process_id}`, or start Reseq again"
+            )));
         }
-        if self.is_clean
-            && writes
-            && let Err(error) = clean::note(&self.data_dir.dir)
-        {
-            tracing::warn!(%error, "cannot record the clean stop; the next start has a takeover wait");
+        if self.is_clean && writes {
+            self.data_dir.note_clean();
         }
         Ok(())
     }
@@ -163,80 +149,63 @@ impl Drop for EmbeddedRedis {
 }
 
 fn spawn(binary: &Path, data_dir: &DataDir) -> Result<Child, EmbeddedError> {
-    let (out, errors) = data_dir.open_log()?;
     let mut command = Command::new(binary);
     command.args(["--port", "0", "--daemonize", "no", "--unixsocketperm", "700"]);
     command.args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
     command.args(["--maxmemory-policy", "noeviction"]);
     // Larger sorted sets become skip lists, not scanned lists: leases and busy lanes cost less.
     command.args(["--zset-max-listpack-entries", "32"]);
-    command.arg("--dir").arg(&data_dir.dir).arg("--unixsocket").arg(&data_dir.socket);
+    command.arg("--dir").arg(&data_dir.dir).arg("--unixsocket").arg(data_dir.socket());
     command.arg("--logfile").arg(data_dir.log()).arg("--pidfile").arg(data_dir.pid_file());
     // Errors before it opens its log, such as a refused option, go there too.
-    let lock =
-        data_dir.server_lock()?.ok_or_else(|| data_dir.unresponsive(&"it holds redis.lock"))?;
-    command.stdin(Stdio::from(lock)).stdout(out).stderr(errors);
+    command.stdout(open_private(&data_dir.log())?).stderr(open_private(&data_dir.log())?);
+    let lock = data_dir.server_lock()?.ok_or_else(|| data_dir.stuck(&"it holds redis.lock"))?;
+    command.stdin(Stdio::from(lock));
     // Its own process group: Ctrl-C in a terminal must reach only Reseq, which needs Redis while it
     // drains.
     command.process_group(0).kill_on_drop(false);
     // The child inherits it. A file that another thread creates meanwhile gets too few rights, not too many.
-    let before = rustix::process::umask(Mode::from_raw_mode(0o077));
+    let before = umask(Mode::from_raw_mode(0o077));
     let spawned = command.spawn();
-    rustix::process::umask(before);
-    spawned.map_err(|error| binary::unusable(binary, error.to_string()))
-}
-
-/// Stops the server that an earlier Reseq left running here, and removes what it has left.
-async fn end_old_server(data_dir: &DataDir) -> Result<(), EmbeddedError> {
-    let begun = Instant::now();
-    while data_dir.is_served()? {
-        // The server writes the file when it starts, a little after it got the lock.
-        if let Some(process_id) = data_dir.server_id() {
-            tracing::info!(
-                process_id,
-                "stopping the redis-server that an earlier Reseq left running"
-            );
-            terminate(process_id);
-        }
-        if begun.elapsed() > SILENCE_MAX {
-            return Err(data_dir.unresponsive(&"it does not end"));
-        }
-        sleep(10 * LOOK_EVERY).await;
-    }
-    data_dir.remove_left()
-}
-
-/// Asks a server to write its append-only file and end.
-fn terminate(process_id: u32) {
-    if let Some(id) = i32::try_from(process_id).ok().and_then(Pid::from_raw) {
-        let _ = rustix::process::kill_process(id, Signal::TERM);
-    }
+    umask(before);
+    spawned.map_err(|error| binary::unusable(binary, error))
 }
 
 /// Waits until the server has loaded its data.
 async fn wait_until_ready(data_dir: &DataDir) -> Result<(), EmbeddedError> {
     let mut heard = Instant::now();
-    let mut reported = Instant::now();
     loop {
-        match data_dir.query::<redis::InfoDict>(redis::cmd("INFO").to_owned()).await {
+        match data_dir.query::<redis::InfoDict>(&["INFO"]).await {
             Ok(info) if info.get::<u8>("loading") == Some(0) => return Ok(()),
-            Ok(info) => {
-                heard = Instant::now();
-                if reported.elapsed() > REPORT_EVERY {
-                    reported = heard;
-                    let percent = info.get::<String>("loading_loaded_perc").unwrap_or_default();
-                    tracing::info!(percent, "the embedded redis-server loads its append-only file");
-                }
-            }
-            Err(error) if heard.elapsed() > SILENCE_MAX => {
-                return Err(data_dir.unresponsive(&error));
-            }
+            Ok(_) => heard = Instant::now(),
+            Err(error) if heard.elapsed() > SILENCE_MAX => return Err(data_dir.stuck(&error)),
             Err(_) => {}
         }
         sleep(LOOK_EVERY).await;
     }
 }
 
-fn status_text(status: std::io::Result<ExitStatus>) -> String {
-    status.map_or_else(|error| error.to_string(), |status| status.to_string())
+/// Ends the server that an earlier Reseq left running here, and removes its files. A server that does not stop is
+/// killed, which loses no more than a crash of it: the next start has a takeover wait.
+async fn end_old_server(data_dir: &DataDir) -> Result<(), EmbeddedError> {
+    let begun = Instant::now();
+    while data_dir.is_served()? {
+        if begun.elapsed() > SILENCE_MAX {
+            return Err(data_dir.stuck(&"it does not end"));
+        }
+        // The server writes the file when it starts, a little after it got the lock.
+        if let Some(process_id) = data_dir.server_id() {
+            let how = if begun.elapsed() < LEFT_STOP_MAX { Signal::TERM } else { Signal::KILL };
+            tracing::info!(process_id, ?how, "ending the redis-server that an earlier Reseq left");
+            send_signal(process_id, how);
+        }
+        sleep(10 * LOOK_EVERY).await;
+    }
+    data_dir.remove_left()
+}
+
+fn send_signal(process_id: u32, signal: Signal) {
+    if let Some(id) = i32::try_from(process_id).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(id, signal);
+    }
 }

@@ -26,7 +26,6 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use breaker::Hosts;
 use destination::{Dependencies, DestinationSender, Gauge, Poke};
 use domain::{DestinationName, OnExhausted};
-use faults::planted;
 use holdings::Holdings;
 use outbound::http_client::Clients;
 use ownership::{Freed, Ownership};
@@ -231,9 +230,6 @@ impl Work {
         let partition = name.partition(self.sender.store.keys().partitions());
         let Some(lease) = self.holdings.of(partition) else { return };
         self.sender.owned.note_woken(name);
-        if planted::is("wake_and_poll_lost") && self.running.contains_key(name) {
-            return;
-        }
         if let Some(running) = self.running.get(name)
             && Arc::ptr_eq(&running.lease, &lease)
             && !running.task.is_finished()
@@ -298,9 +294,6 @@ impl Work {
     /// stores how many messages are being delivered. Uses a separate task, because this may take long.
     fn run_housekeeping(&mut self) {
         let partitions = self.holdings.partitions();
-        if planted::is("housekeeping_skipped") {
-            return;
-        }
         if self.housekeeping.as_ref().is_some_and(|task| !task.is_finished()) {
             return;
         }

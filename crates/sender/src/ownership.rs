@@ -17,7 +17,6 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::holdings::Holdings;
-use faults::planted;
 
 /// The name of the role in the list of pods.
 const ROLE: &str = "sender";
@@ -154,8 +153,7 @@ impl Ownership {
                 (*seen, *since) = (value.clone(), now);
             }
             let is_over = now >= *since + lease_in(&value, holdings.lease);
-            if value.is_empty() || value.starts_with(&own) || is_over || planted::is("owner_unseen")
-            {
+            if value.is_empty() || value.starts_with(&own) || is_over {
                 free.push((partition, value));
             }
         }

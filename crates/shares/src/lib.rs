@@ -19,8 +19,6 @@ use metrics::{Gauge, gauge};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use faults::planted;
-
 /// The number of places that each name holds. No I/O.
 #[derive(Debug)]
 pub struct Shares<K> {
@@ -77,9 +75,6 @@ impl<K: Hash + Eq + Clone> Shares<K> {
         } else {
             left.saturating_sub(self.all.div_ceil(10)).max(left.min(self.all / 2 + 1))
         };
-        if planted::is("share_without_halves") {
-            most = left;
-        }
         if is_heavy {
             most = if self.taken < self.all.div_ceil(4) { most } else { 1 };
             most = most.min(left.saturating_sub(self.all / 4));
@@ -136,9 +131,6 @@ pub struct Place<K: Hash + Eq + Clone> {
 
 impl<K: Hash + Eq + Clone> Drop for Place<K> {
     fn drop(&mut self) {
-        if planted::is("place_not_given_back") {
-            return;
-        }
         let mut queues = self.of.0.lock();
         queues.shares.give_back(&self.name, 1);
         queues.gauges[0].decrement(1);

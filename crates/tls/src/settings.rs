@@ -14,7 +14,6 @@ use super::{
     files::{Pem, Unusable},
     peers::NotingVerifier,
 };
-use faults::planted;
 
 /// The settings of a client. The client trusts root certificates that are built in, of the system
 /// or from the file. It shows its certificate, if it has one, to servers that ask for it.
@@ -60,8 +59,7 @@ pub fn server(pem: &Pem, protocols: &[&[u8]]) -> Result<ServerConfig, Unusable> 
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| Unusable::Certificate(error.to_string()))?;
-    let ca = pem.ca.as_ref().filter(|_| !planted::is("client_certificate_not_required"));
-    let builder = match ca {
+    let builder = match &pem.ca {
         None => builder.with_no_client_auth(),
         Some(ca) => {
             let mut roots = RootCertStore::empty();

@@ -3,6 +3,8 @@
 
 use std::{
     collections::{BTreeSet, VecDeque},
+    fs,
+    path::Path,
     pin::Pin,
     sync::{Arc, Mutex},
     time::Instant,
@@ -13,10 +15,8 @@ use scenarios::Ended;
 use support::source::{code_of, files};
 
 mod clocks;
-mod crowd;
 mod scenario;
 mod scenarios;
-mod strangers;
 use crate::support;
 
 /// The most scenarios that run at the same time.
@@ -43,10 +43,6 @@ macro_rules! scenario {
 const SCENES: &[Of] = &[
     scenario!(failures, "journey"),
     scenario!(unclear_answers, "journey"),
-    scenario!(sent_twice, "journey"),
-    scenario!(receiver_fails, "journey"),
-    scenario!(deep_body, "journey"),
-    scenario!(damaged_lane, "journey"),
     scenario!(many_in_one_call, "requests"),
     scenario!(batches, "pause points"),
     scenario!(lost_answer, "pause points"),
@@ -61,21 +57,8 @@ const SCENES: &[Of] = &[
     scenario!(clock_steps_back of clocks, "moved clock"),
     scenario!(owner_dies_after_a_refusal, "pause points"),
     scenario!(owner_drains, "pause points"),
-    scenario!(worker_hangs_up, "sockets"),
-    scenario!(closes_its_direction, "pause points"),
     scenario!(made_again, "pause points"),
     scenario!(late_hand_overs, "pause points"),
-    scenario!(comes_and_goes, "journey"),
-    scenario!(forged, "journey"),
-    scenario!(defined_again, "journey"),
-    scenario!(tokens of strangers, "requests"),
-    scenario!(callers_without_tokens of strangers, "requests"),
-    scenario!(forbidden_receiver of strangers, "journey"),
-    scenario!(rebound_receiver of strangers, "journey"),
-    scenario!(beyond_limits of strangers, "requests"),
-    scenario!(sessions of strangers, "requests"),
-    scenario!(without_credentials of strangers, "requests"),
-    scenario!(hogs of crowd, "journey"),
 ];
 
 /// Each bug, its description, the scenario that must find it, and the anomalies that prove it.
@@ -89,13 +72,8 @@ const BUGS: &[(&str, &str, &str, &[Anomaly])] = &[
     ),
     ("two_in_flight", "two requests of a lane at once", "failures", &[Anomaly::Reordered]),
     ("wake_and_poll_lost", "wake-up and poll both lost", "failures", &[Anomaly::Stuck]),
-    ("retry_restamped", "a failed transform arrives anew", "failures", &[Anomaly::Reordered]),
-    ("epoch_ignored", "ingest keeps its old epoch", "failures", &[Anomaly::Stuck]),
     ("leases_not_extended", "leases are never extended", "failures", &[Anomaly::ProcessedTwice]),
     ("unclear_is_yes", "an unclear answer accepts all", "unclear_answers", &[Anomaly::Lost]),
-    ("headers_ignored", "headers beside JSON do nothing", "sent_twice", &[Anomaly::Doubled]),
-    ("deep_body_embedded", "any JSON is embedded in leases", "deep_body", &[Anomaly::Stuck]),
-    ("damage_unnamed", "what is damaged is not noted", "damaged_lane", &[Anomaly::Unnamed]),
     (
         "answers_of_blocks_shifted",
         "of a call for several callers, each gets the answer of the next one",
@@ -103,7 +81,7 @@ const BUGS: &[(&str, &str, &str, &[Anomaly])] = &[
         &[Anomaly::Reordered],
     ),
     ("batches_side_by_side", "ingest calls not in turn", "batches", &[Anomaly::Reordered]),
-    ("call_renumbered", "a lost call again as a new one", "lost_answer", &[Anomaly::Doubled]),
+    ("answer_not_kept", "a lost call runs again", "lost_answer", &[Anomaly::Doubled]),
     (
         "failed_session_goes_on",
         "later frames overtake a refused one",
@@ -155,34 +133,10 @@ const BUGS: &[(&str, &str, &str, &[Anomaly])] = &[
         &[Anomaly::AttemptForgotten],
     ),
     (
-        "probe_never_ends",
-        "waits for ever for the probe of a receiver that fails",
-        "receiver_fails",
-        &[Anomaly::Stuck],
-    ),
-    (
-        "probe_reorders",
-        "probes a receiver with the message behind the head of a lane",
-        "receiver_fails",
-        &[Anomaly::Reordered],
-    ),
-    (
         "drain_settles_nothing",
         "draining drops what is in hand",
         "owner_drains",
         &[Anomaly::Repeated],
-    ),
-    (
-        "lost_leases_kept",
-        "leases of an answer that was lost last to their end",
-        "worker_hangs_up",
-        &[Anomaly::Stuck],
-    ),
-    (
-        "end_of_input_is_the_end",
-        "a client that closed its direction gets no answer",
-        "closes_its_direction",
-        &[Anomaly::Unanswered],
     ),
     (
         "generation_ignored",
@@ -196,134 +150,83 @@ const BUGS: &[(&str, &str, &str, &[Anomaly])] = &[
         "late_hand_overs",
         &[Anomaly::Repeated],
     ),
-    ("signature_unchecked", "any signature is right", "forged", &[Anomaly::Admitted]),
-    (
-        "signature_prefix_compared",
-        "only the beginning of a signature is compared",
-        "forged",
-        &[Anomaly::Admitted],
-    ),
-    ("signature_time_unchecked", "a signature never expires", "forged", &[Anomaly::Admitted]),
-    (
-        "secrets_compared_as_stored",
-        "secrets are compared encrypted",
-        "defined_again",
-        &[Anomaly::ChangedByNothing],
-    ),
-    ("gone_series_kept", "series of what is gone go on", "comes_and_goes", &[Anomaly::Stuck]),
-    (
-        "destinations_of_token_ignored",
-        "a token that lists a destination is good for all",
-        "tokens",
-        &[Anomaly::Admitted],
-    ),
-    ("end_of_token_ignored", "an expired token is good", "tokens", &[Anomaly::Admitted]),
-    (
-        "revocation_not_followed",
-        "another pod accepts a token that was revoked",
-        "tokens",
-        &[Anomaly::Admitted],
-    ),
-    (
-        "sign_out_not_followed",
-        "a session of the console goes on after signing out",
-        "sessions",
-        &[Anomaly::Admitted],
-    ),
-    (
-        "unverified_kept",
-        "a connection with a request keeps its place, though it has shown no token",
-        "without_credentials",
-        &[Anomaly::Stuck],
-    ),
-    (
-        "auth_not_awaited",
-        "a TCP connection that has shown no token stays open",
-        "without_credentials",
-        &[Anomaly::Stuck],
-    ),
-    (
-        "host_unchecked",
-        "without tokens, web pages of other hosts are answered",
-        "callers_without_tokens",
-        &[Anomaly::Admitted],
-    ),
-    (
-        "http_taken_for_frames",
-        "each line of an HTTP request is a message at a TCP listener",
-        "callers_without_tokens",
-        &[Anomaly::Admitted],
-    ),
-    (
-        "one_address_of_redis",
-        "the own Redis may be a receiver at another address of this machine",
-        "callers_without_tokens",
-        &[Anomaly::LetOut],
-    ),
-    (
-        "unknown_names_told",
-        "a token for some destinations learns which topics there are",
-        "tokens",
-        &[Anomaly::Admitted],
-    ),
-    ("audit_flooded", "one token fills the audit log at once", "tokens", &[Anomaly::Admitted]),
-    (
-        "client_certificate_not_required",
-        "a listener that wants certificates serves clients without one",
-        "callers_without_tokens",
-        &[Anomaly::Admitted],
-    ),
-    (
-        "connection_unchecked",
-        "the address of a receiver is checked when it is defined, and not when it is connected to",
-        "forbidden_receiver",
-        &[Anomaly::LetOut],
-    ),
-    (
-        "tcp_connection_unchecked",
-        "a name that got another address since the definition is connected to over TCP",
-        "rebound_receiver",
-        &[Anomaly::LetOut],
-    ),
-    (
-        "rates_not_kept",
-        "tokens and destinations take more messages than their rates allow",
-        "beyond_limits",
-        &[Anomaly::Admitted],
-    ),
-    (
-        "ambiguous_requests_read",
-        "a request whose length can be read in two ways is read",
-        "beyond_limits",
-        &[Anomaly::Admitted],
-    ),
-    ("slow_bodies_kept", "a body may take any time", "beyond_limits", &[Anomaly::Stuck]),
-    (
-        "counts_without_limit",
-        "an address has any number of connections",
-        "beyond_limits",
-        &[Anomaly::Admitted],
-    ),
-    ("place_not_given_back", "a connection keeps its place for ever", "hogs", &[Anomaly::Stuck]),
-    ("share_without_halves", "a destination may have all connections", "hogs", &[Anomaly::Stuck]),
-    ("lookups_not_shared", "each delivery looks the name up", "hogs", &[Anomaly::Repeated]),
 ];
 
-/// The names of planted bugs that the code checks.
-fn names_in_the_code() -> BTreeSet<String> {
+/// The bugs of the table that are in a script: the file in `lua/`, the correct text, which occurs once there, and the
+/// wrong text.
+const IN_SCRIPTS: &[(&str, &str, &str, &str)] = &[
+    (
+        "leases_not_extended",
+        "extend",
+        "if #scores > 0 then redis.call('ZADD', key_leases, 'XX', unpack(scores)) end",
+        "",
+    ),
+    (
+        "wake_and_poll_lost",
+        "complete",
+        "    redis.call('ZADD', key_releasable, '0', destination)
+    wake(key_wake_releasable, destination)",
+        "",
+    ),
+    (
+        "answers_of_blocks_shifted",
+        "include/blocks",
+        "answers[answered + 1], answers[answered + 2] = is_answer, answer",
+        "table.insert(answers, 1, answer) table.insert(answers, 1, is_answer)",
+    ),
+    (
+        "answer_not_kept",
+        "include/call",
+        "redis.call('SET', key, cmsgpack.pack({number, answer}), 'PXAT', text(math.ceil(number / 1000)))",
+        "",
+    ),
+    (
+        "idempotency_key_dropped",
+        "ingest",
+        "remember[#remember + 1] = {index, math.max(0, (due or 0) - now)}",
+        "",
+    ),
+    (
+        "housekeeping_skipped",
+        "reap",
+        "local now = now_ms()",
+        "if key_leases then return {0, 0, 0} end local now = now_ms()",
+    ),
+    ("owner_unseen", "acquire_partition", "own_token .. ' ' .. lease_ms", "own_token .. ' 0'"),
+    ("clock_step_unnoticed", "step_back", "back_ms = tonumber(back_ms)", "back_ms = 0"),
+    ("backoff_forgotten", "postpone", "keep_attempts(key_attempts, sequence, attempts)", ""),
+];
+
+/// The variable of a process that plants this bug. Writes the script with the bug into `folder`.
+fn variable_of(bug: &str, folder: &Path) -> (String, String) {
+    let Some((_, name, right, wrong)) = IN_SCRIPTS.iter().find(|(name, ..)| *name == bug) else {
+        return ("RESEQ_PLANTED_BUG".into(), bug.into());
+    };
+    let lua = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
+    let text = fs::read_to_string(lua.join(name).with_extension("lua")).unwrap();
+    assert_eq!(text.matches(right).count(), 1, "lua/{name}.lua must have once: {right}");
+    let file = folder.join(name).with_extension("lua");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, text.replace(right, wrong)).unwrap();
+    ("RESEQ_PLANTED_SCRIPTS".into(), folder.to_str().unwrap().into())
+}
+
+/// The names of planted bugs that the code checks, and those in scripts.
+fn names_planted() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for path in files("src", "rs").into_iter().chain(files("crates", "rs")) {
         let code = code_of(&path);
         let asked = code.split("planted::is(\"").skip(1);
         names.extend(asked.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
     }
+    names.extend(IN_SCRIPTS.iter().map(|(bug, ..)| (*bug).to_owned()));
     names
 }
 
 #[test]
-fn the_table_names_the_bugs_that_the_code_has() {
+fn table_names_the_bugs_that_the_code_and_scripts_have() {
     let listed: BTreeSet<String> = BUGS.iter().map(|(bug, ..)| (*bug).to_owned()).collect();
-    assert_eq!(listed, names_in_the_code());
+    assert_eq!(listed, names_planted());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

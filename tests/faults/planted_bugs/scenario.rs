@@ -8,11 +8,11 @@ use std::{
 
 use serde_json::Value;
 use store::Store;
-use tokio::{
-    io::{AsyncWriteExt, BufStream},
-    net::TcpStream,
-};
+use tempfile::TempDir;
+use tokio::{io::BufStream, net::TcpStream};
 use tokio_util::task::AbortOnDropHandle;
+
+use super::variable_of;
 
 use crate::support::{
     checker::stats,
@@ -53,18 +53,8 @@ pub enum Anomaly {
     Repeated,
     /// Processed twice although no processor had died.
     ProcessedTwice,
-    /// A client that still waits gets no answer.
-    Unanswered,
     /// A failed attempt is not counted, and its backoff is forgotten.
     AttemptForgotten,
-    /// Data is damaged, and no report names it.
-    Unnamed,
-    /// A request without the needed right is accepted.
-    Admitted,
-    /// Defining the same destination again makes a new version.
-    ChangedByNothing,
-    /// A message was sent to a forbidden address.
-    LetOut,
 }
 
 impl fmt::Display for Anomaly {
@@ -78,12 +68,7 @@ impl fmt::Display for Anomaly {
             Anomaly::TwoOwners => "two owners",
             Anomaly::Repeated => "repeated",
             Anomaly::ProcessedTwice => "processed twice",
-            Anomaly::Unanswered => "unanswered",
             Anomaly::AttemptForgotten => "attempt forgotten",
-            Anomaly::Unnamed => "unnamed",
-            Anomaly::Admitted => "admitted",
-            Anomaly::ChangedByNothing => "changed by nothing",
-            Anomaly::LetOut => "let out",
         };
         f.pad(name)
     }
@@ -126,6 +111,8 @@ pub struct Scenario {
     patience: Duration,
     is_transformed: bool,
     _servers: Vec<AbortOnDropHandle<()>>,
+    /// The scripts with a bug, read again when a pod is started again.
+    _scripts: TempDir,
 }
 
 impl Scenario {
@@ -148,6 +135,7 @@ impl Scenario {
             "transform = { kind = \"none\" }".to_owned()
         };
         let fields = format!("url = \"{receiver}\"\n{transform}\n{delivery}");
+        let scripts = tempfile::tempdir().unwrap();
         let (mut pods, mut ways) = (Vec::new(), Vec::new());
         for (number, role) in roles.iter().enumerate() {
             let way = Proxy::unix(redis.url());
@@ -155,8 +143,7 @@ impl Scenario {
             settings.partitions = 1;
             settings.tcp = vec![("orders", "lines")];
             settings.environment.push(control.environment());
-            let planted = bug.map(|bug| ("RESEQ_PLANTED_BUG".to_owned(), bug.to_owned()));
-            settings.environment.extend(planted);
+            settings.environment.extend(bug.map(|bug| variable_of(bug, scripts.path())));
             change(&mut settings);
             pods.push(Pod::start(&format!("pod-{number}"), role, &settings).await);
             ways.push(way);
@@ -177,6 +164,7 @@ impl Scenario {
             patience,
             is_transformed,
             _servers: vec![first, second],
+            _scripts: scripts,
         }
     }
 
@@ -294,16 +282,6 @@ impl Scenario {
         publish.arg("reseq:{p00}:wake:releasable").arg(message);
         let heard: u64 = publish.query_async(&mut redis).await.unwrap();
         assert!(heard > 0, "nobody listens");
-    }
-
-    /// Sends this request to the first pod, over a new connection.
-    pub async fn asks(&self, path: &str, body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(self.pods[0].addresses.http().unwrap()).await.unwrap();
-        let length = body.len();
-        let head =
-            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
-        stream.write_all((head + body).as_bytes()).await.unwrap();
-        stream
     }
 
     /// Removes the destination with all its pending messages, and creates it again unchanged.

@@ -1,11 +1,6 @@
 //! The scenarios. Each passes without a bug, and shows an anomaly with each of its bugs.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use domain::hex::hex;
-use ring::hmac;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{
     scenario::{Anomaly, Manners, Scenario, Verdict},
@@ -59,38 +54,6 @@ pub async fn failures(bug: Option<String>) -> Ended {
     (verdict, scenario.sent)
 }
 
-/// The receiver refuses everything for a while: the two lanes, and the first probe or two.
-pub async fn receiver_fails(bug: Option<String>) -> Ended {
-    let manners = Manners { refuses_first: 4, ..Manners::default() };
-    let delivery = "ordering = \"key\"\n\
-                    delivery = { breaker_failures = 2, backoff_ms = 20, backoff_max_ms = 50 }";
-    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, delivery, short_leases).await;
-    let items: Vec<Value> = (0..8)
-        .map(|number| json!({"destinations": ["orders"], "body": number, "key": if number % 2 == 0 { "even" } else { "odd" }}))
-        .collect();
-    let lines: Vec<String> = items.iter().map(Value::to_string).collect();
-    let request = client().post(scenario.pods[0].url("/v1/messages"));
-    let request = request.header("content-type", "application/x-ndjson").body(lines.join("\n"));
-    assert_eq!(request.send().await.unwrap().status(), 202);
-    let verdict = async {
-        let idle = scenario.until(async |scenario| scenario.is_idle().await).await;
-        let accepted = scenario.journal.all();
-        let of_lane = |rest: u64| {
-            let numbers = accepted.iter().filter_map(|one| one.body.parse::<u64>().ok());
-            numbers.filter(|number| number % 2 == rest).collect::<Vec<_>>()
-        };
-        let in_order =
-            [0, 2, 4, 6].starts_with(&of_lane(0)) && [1, 3, 5, 7].starts_with(&of_lane(1));
-        match (in_order, of_lane(0).len() + of_lane(1).len()) {
-            (false, _) => Err(Anomaly::Reordered),
-            (true, 8) => idle,
-            (true, _) => idle.and(Err(Anomaly::Lost)),
-        }
-    }
-    .await;
-    (verdict, items.len())
-}
-
 /// The receiver accepts a part of each batch, and its answer cannot be parsed.
 pub async fn unclear_answers(bug: Option<String>) -> Ended {
     let manners = Manners { is_unclear: true, ..Manners::default() };
@@ -104,24 +67,6 @@ pub async fn unclear_answers(bug: Option<String>) -> Ended {
     }
     .await;
     (verdict, scenario.sent)
-}
-
-/// A producer sends the same JSON message twice, with the idempotency key in the header.
-pub async fn sent_twice(bug: Option<String>) -> Ended {
-    let manners = Manners::default();
-    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
-    let message = json!({"destinations": ["orders"], "body": {"number": 0}});
-    for _ in 0..2 {
-        let request = client().post(scenario.pods[0].url("/v1/messages")).json(&message);
-        let sent = request.header("idempotency-key", "order-0").send().await.unwrap();
-        assert_eq!(sent.status(), 202);
-    }
-    let verdict = async {
-        scenario.until(async |scenario| scenario.is_idle().await).await?;
-        if scenario.last_sequence().await == 1 { Ok(()) } else { Err(Anomaly::Doubled) }
-    }
-    .await;
-    (verdict, 2)
 }
 
 /// Sends messages to several destinations at once, whose blocks go to Redis in one call. Each destination
@@ -161,115 +106,6 @@ pub async fn many_in_one_call(bug: Option<String>) -> Ended {
         }
     }
     (verdict, ROUNDS as usize)
-}
-
-/// A destination verifies signatures. It gets a valid one, and three invalid ones: from another
-/// secret, right only at its beginning, and from a time long ago.
-pub async fn forged(bug: Option<String>) -> Ended {
-    const SECRET: &str = "a secret of the sender";
-    let with_hooks = |settings: &mut Settings| {
-        let fields = format!(
-            "url = \"http://127.0.0.1:9/\"\n[destination.verify]\nkind = \"stripe\"\nsecrets = [\"{SECRET}\"]"
-        );
-        *settings = settings.clone().destination("hooks", &fields);
-    };
-    let manners = Manners::default();
-    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, with_hooks).await;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let signed = |time: u64| {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
-        hex(hmac::sign(&key, format!("{time}.body").as_bytes()).as_ref())
-    };
-    let right = signed(now);
-    let begun = format!("{}{}", &right[..32], "0".repeat(32));
-    let mut verdict = Ok(());
-    for (time, signature, is_right) in [
-        (now, right, true),
-        (now, "0".repeat(64), false),
-        (now, begun, false),
-        (now - 3600, signed(now - 3600), false),
-    ] {
-        let request = client().post(scenario.pods[0].url("/v1/destinations/hooks/messages"));
-        let request = request.header("stripe-signature", format!("t={time},v1={signature}"));
-        let status = request.body("body").send().await.unwrap().status();
-        match (status.as_u16(), is_right) {
-            (202, true) | (401, false) => {}
-            (202, false) => verdict = Err(Anomaly::Admitted),
-            other => panic!("{other:?}"),
-        }
-    }
-    (verdict, 4)
-}
-
-/// Defines a destination with a secret twice, identically.
-pub async fn defined_again(bug: Option<String>) -> Ended {
-    let with_key = |settings: &mut Settings| {
-        let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
-        settings.environment.push(("RESEQ_SECRETS_KEY".into(), key.into()));
-    };
-    let manners = Manners::default();
-    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, with_key).await;
-    let definition =
-        json!({"url": "http://127.0.0.1:9/", "headers": {"authorization": "a secret"}});
-    let mut versions = Vec::new();
-    for _ in 0..2 {
-        let request = client().put(scenario.pods[0].url("/v1/destinations/again"));
-        let said: Value = request.json(&definition).send().await.unwrap().json().await.unwrap();
-        versions.push(said["version"].as_u64().unwrap());
-    }
-    let is_same = versions[0] == versions[1];
-    (if is_same { Ok(()) } else { Err(Anomaly::ChangedByNothing) }, 0)
-}
-
-/// A worker leases a message that its JSON parser refuses, and a good one.
-pub async fn deep_body(bug: Option<String>) -> Ended {
-    let with_worker = |settings: &mut Settings| {
-        let fields = "url = \"http://127.0.0.1:9/\"\ntransform = { kind = \"worker\" }";
-        *settings = settings.clone().destination("work", fields);
-    };
-    let manners = Manners::default();
-    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, with_worker).await;
-    for body in ["[".repeat(500) + &"]".repeat(500), "1".to_owned()] {
-        let request = client().post(scenario.pods[0].url("/v1/destinations/work/messages"));
-        let request = request.header("content-type", "application/json").body(body);
-        assert_eq!(request.send().await.unwrap().status(), 202);
-    }
-    let lease = json!({"destinations": ["work"], "max": 2, "wait_ms": 1000});
-    let leased = client().post(scenario.pods[0].url("/v1/leases")).json(&lease);
-    let leased = leased.send().await.unwrap().json::<Value>().await;
-    let count = leased.ok().and_then(|leased| leased["leases"].as_array().map(Vec::len));
-    (if count == Some(2) { Ok(()) } else { Err(Anomaly::Stuck) }, 2)
-}
-
-/// A worker completes messages of two lanes in one call; a key of one lane has another type.
-pub async fn damaged_lane(bug: Option<String>) -> Ended {
-    let with_worker = |settings: &mut Settings| {
-        let fields =
-            "url = \"http://127.0.0.1:9/\"\nordering = \"key\"\ntransform = { kind = \"worker\" }";
-        *settings = settings.clone().destination("work", fields);
-    };
-    let manners = Manners::default();
-    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, with_worker).await;
-    let post = async |path: &str, body: Value| {
-        let request = client().post(scenario.pods[0].url(path)).json(&body);
-        request.send().await.unwrap().json::<Value>().await.unwrap()
-    };
-    for key in ["a", "b"] {
-        post("/v1/messages", json!({"destinations": ["work"], "body": key, "key": key})).await;
-    }
-    let lease = json!({"destinations": ["work"], "max": 2, "min": 2, "wait_ms": 10_000});
-    let leases = post("/v1/leases", lease).await["leases"].clone();
-    let ready = "reseq:{p00}:d:work:ready:a";
-    scenario.redis.ask::<()>(&["SET", ready, "of another type"]).await.unwrap();
-    let item = |lease: &Value| json!({"token": lease["token"], "body": 1});
-    let items: Vec<Value> = leases.as_array().unwrap().iter().map(item).collect();
-    let results = post("/v1/leases/complete", json!({"items": items})).await["results"].clone();
-    if results[0]["status"] != "damaged" || results[1]["status"] != "damaged" {
-        return (Err(Anomaly::Stuck), 2);
-    }
-    let answer = client().get(scenario.pods[0].url("/readyz")).send().await.unwrap();
-    let names_it = answer.text().await.unwrap().contains("damaged: work: complete: ");
-    (if names_it { Ok(()) } else { Err(Anomaly::Unnamed) }, 2)
 }
 
 /// The first batch of a stream is held before its call, while the next batches arrive.
@@ -562,63 +398,6 @@ pub async fn owner_drains(bug: Option<String>) -> Ended {
     (verdict, scenario.sent)
 }
 
-/// A worker asks for messages and hangs up before the answer. Its lease would last for an hour.
-pub async fn worker_hangs_up(bug: Option<String>) -> Ended {
-    let manners = Manners::default();
-    let worker = |settings: &mut Settings| {
-        settings.destinations += "[[destination]]\nname = \"work\"\n\
-                                  url = \"http://127.0.0.1:1/\"\ntransform = { kind = \"worker\" }\n";
-    };
-    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, worker).await;
-    let verdict = async {
-        let pod = &scenario.pods[0];
-        let send = client().post(pod.url("/v1/destinations/work/messages")).body("1");
-        assert_eq!(send.send().await.unwrap().status(), 202);
-        let asked = json!({"destinations": ["work"], "lease_ms": 3_600_000});
-        scenario.asks("/v1/leases", &asked.to_string()).await;
-        scenario.until(async |_| pod.metric("reseq_claimed_total").await >= 1.0).await?;
-        let mut leased = json!([]);
-        scenario
-            .until(async |_| {
-                let answer = client().post(pod.url("/v1/leases")).json(&asked).send().await;
-                let answer: Value = answer.unwrap().json().await.unwrap();
-                leased = answer["leases"].clone();
-                leased[0].is_object()
-            })
-            .await?;
-        if leased[0]["attempt"] != 1 { Err(Anomaly::Repeated) } else { Ok(()) }
-    }
-    .await;
-    (verdict, 1)
-}
-
-/// A client sends a message and shuts down its direction before the message is stamped.
-pub async fn closes_its_direction(bug: Option<String>) -> Ended {
-    let manners = Manners::default();
-    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
-    let bodies = bodies(1);
-    let verdict = async {
-        scenario.control.catch("ingest.gathered");
-        let mut stream = scenario.asks("/v1/destinations/orders/messages", &bodies[0]).await;
-        let held = scenario.control.caught().await;
-        stream.shutdown().await.unwrap();
-        // After these requests, the pod has noticed that.
-        for _ in 0..10 {
-            let answer = client().get(scenario.pods[0].url("/healthz")).send().await.unwrap();
-            assert_eq!(answer.status(), 200);
-        }
-        held.go();
-        let mut answer = String::new();
-        let read = stream.read_to_string(&mut answer).await;
-        if read.is_err() || !answer.starts_with("HTTP/1.1 202 ") {
-            return Err(Anomaly::Unanswered);
-        }
-        scenario.settles_with(&bodies).await
-    }
-    .await;
-    (verdict, 1)
-}
-
 /// A delivery is accepted but not settled. Meanwhile its destination is removed and created
 /// again, and another message gets the same sequence.
 pub async fn made_again(bug: Option<String>) -> Ended {
@@ -647,27 +426,4 @@ pub async fn made_again(bug: Option<String>) -> Ended {
     }
     .await;
     (verdict, scenario.sent)
-}
-
-/// A destination is created, delivers, and is removed.
-pub async fn comes_and_goes(bug: Option<String>) -> Ended {
-    let manners = Manners::default();
-    let scenario = Scenario::start(bug.as_deref(), &[ALL], manners, SOON, short_leases).await;
-    let path = scenario.pods[0].url("/v1/destinations/passing");
-    let definition = json!({"url": "http://127.0.0.1:9/"});
-    assert_eq!(client().put(&path).json(&definition).send().await.unwrap().status(), 201);
-    let sent = client().post(format!("{path}/messages")).body("1").send().await.unwrap();
-    assert_eq!(sent.status(), 202);
-    let has_series = async |scenario: &Scenario| {
-        let metrics = client().get(scenario.pods[0].url("/metrics")).send().await.unwrap();
-        metrics.text().await.unwrap().contains("destination=\"passing\"")
-    };
-    let verdict = async {
-        scenario.until(has_series).await?;
-        let removed = client().delete(format!("{path}?force=true")).send().await.unwrap();
-        assert_eq!(removed.status(), 200);
-        scenario.until(async |scenario| !has_series(scenario).await).await
-    }
-    .await;
-    (verdict, 1)
 }

@@ -27,7 +27,6 @@ use tokio_util::task::TaskTracker;
 use super::entry::Entry;
 use crate::{RequestId, docs};
 use domain::{DestinationName, Scope, excerpt::excerpt};
-use faults::planted;
 use formats::code::Code;
 use http_server::{client_connection::ClientConnection, principal::Principal, problem::Problem};
 use store::{Author, Store};
@@ -63,8 +62,7 @@ impl Recorder {
     /// Refuses an action of a token that has filled its share of the log: it could remove the traces of others, or its
     /// own. Whoever administers the whole deployment, or needs no token, has no share.
     fn admit(&self, caller: &Principal) -> Result<(), Problem> {
-        let is_unbounded = caller.is_unlimited() && caller.grant().allows(Scope::Admin);
-        if is_unbounded || planted::is("audit_flooded") {
+        if caller.is_unlimited() && caller.grant().allows(Scope::Admin) {
             return Ok(());
         }
         let entries = u32::try_from(self.0.entries_max / SHARES).unwrap_or(u32::MAX).max(1);

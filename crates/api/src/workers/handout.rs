@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use crate::Api;
 use domain::{LeaseToken, WorkerName};
-use faults::planted;
 use http_server::client_connection::Lost;
 use store::{CallSequence, CatalogEntry, Claimed, retry_until};
 
@@ -42,9 +41,6 @@ impl Handed {
 
 impl Drop for Handed {
     fn drop(&mut self) {
-        if planted::is("lost_leases_kept") {
-            return;
-        }
         for (entry, tokens) in mem::take(&mut self.leases) {
             // On the task tracker, so that the process waits for it before it ends.
             self.api.tasks.spawn(give_back(self.api.clone(), entry, tokens));

@@ -31,7 +31,6 @@ use domain::{
     AttemptError, DestinationName, LeaseToken, Message, Stamped, Transform, WorkerName,
     trace::TRACEPARENT,
 };
-use faults::planted;
 use formats::json::{embeddable, joined_headers, json_body};
 use http_server::{
     client_connection::ClientConnection, openapi_responses, principal::Principal, problem::Problem,
@@ -332,9 +331,7 @@ impl Leases {
         api.workers.served.note(&token.destination, weight, claimed.messages.len());
         telemetry::claimed(token.destination.as_str(), claimed.messages.len());
         let deadline = rfc3339(claimed.deadline_ms);
-        let is_any_embedded = planted::is("deep_body_embedded");
-        let depth_max = if is_any_embedded { usize::MAX } else { api.json_depth_max };
-        let shown = |(token, message)| shown(token, message, &deadline, depth_max);
+        let shown = |(token, message)| shown(token, message, &deadline, api.json_depth_max);
         self.leases.extend(claimed.messages.into_iter().map(shown));
     }
 }

@@ -20,7 +20,6 @@ use subtle::ConstantTimeEq;
 use super::{sign::covered_content, signed_content};
 use crate::code::{Code, Coded};
 use domain::destination::{HmacAlgorithm, StandardSecret, Verify, VerifyKind};
-use faults::planted;
 
 /// Why a request is refused. The text never contains a secret or the right signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -186,10 +185,6 @@ impl Key {
 
 /// Compares in constant time.
 fn is_same(given: &[u8], right: &[u8]) -> bool {
-    if planted::is("signature_prefix_compared") {
-        let length = given.len().min(4);
-        return right.starts_with(&given[..length]);
-    }
     given.ct_eq(right).into()
 }
 

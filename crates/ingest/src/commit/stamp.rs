@@ -90,7 +90,9 @@ impl Stamping {
         copies: &[(usize, &CopyResult)],
     ) -> Vec<Outcome> {
         let candidates = copies.iter().map(|(at, copy)| match copy {
-            Ok(_) if jobs[*at].session.has_failed() => Err(Refusal::Aborted),
+            Ok(_) if jobs[*at].session.has_failed() && !planted::is("failed_session_goes_on") => {
+                Err(Refusal::Aborted)
+            }
             Ok(arrival) => Ok(arrival),
             Err(refusal) => Err(refusal.clone()),
         });
@@ -146,7 +148,7 @@ impl Stamping {
                     }
                     return Ok(ingested);
                 }
-                Err(StoreError::StaleEpoch(_)) if !planted::is("epoch_ignored") => {}
+                Err(StoreError::StaleEpoch(_)) => {}
                 Err(StoreError::StaleDefinition | StoreError::UnknownDestination) => {
                     let name = &entry.destination.name;
                     let refreshed = self.catalog.refresh(name).await;

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use super::{Connection, Frames};
 use domain::{Scope, message::is_token};
-use faults::planted;
 use formats::{FrameCodec, FrameError, code::Code, tcp_answer::ToProducer};
 use http_server::{concurrency_limit::Held, principal::Principal, problem::Problem};
 use tls::Subject;
@@ -28,7 +27,7 @@ pub(super) fn is_of_another_protocol(frame: &[u8]) -> bool {
     let is_method = !first.is_empty() && first.iter().all(|byte| is_token(*byte));
     let has_version = words.next_back().is_some_and(|last| last.starts_with(b"HTTP/"));
     let is_http = is_method && has_version && words.next().is_some();
-    (is_http || first == b"PROXY") && !planted::is("http_taken_for_frames")
+    is_http || first == b"PROXY"
 }
 
 /// The token that a connection has shown, if any.
@@ -146,7 +145,7 @@ impl Connection {
     async fn lacks_token(&self, shown: &Shown) {
         loop {
             tokio::time::sleep(AUTH_WITHIN).await;
-            if shown.text.is_none() && !self.needs_no_token() && !planted::is("auth_not_awaited") {
+            if shown.text.is_none() && !self.needs_no_token() {
                 return;
             }
         }

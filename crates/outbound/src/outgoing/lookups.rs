@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use domain::DestinationName;
-use faults::planted;
 use shares::{FairShare, Place, Shares};
 
 /// A look-up takes at most this long.
@@ -83,7 +82,7 @@ impl Lookups {
             let last = self.last(name);
             let begun = self.names.lock().in_flight.get(name).cloned();
             let answer = match begun {
-                Some(answer) if !planted::is("lookups_not_shared") => answer,
+                Some(answer) => answer,
                 _ => {
                     let place = self.share.take_as(who, last == Some(false)).await;
                     if self.last(name) != last {
@@ -102,9 +101,7 @@ impl Lookups {
 
     fn begin(&self, name: &str, place: Place<Who>, within: Duration) -> Answer {
         let mut names = self.names.lock();
-        if let Some(begun) = names.in_flight.get(name)
-            && !planted::is("lookups_not_shared")
-        {
+        if let Some(begun) = names.in_flight.get(name) {
             return begun.clone();
         }
         let (this, owned) = (self.clone(), name.to_owned());

@@ -37,7 +37,6 @@ pub use lookups::LOOKUPS_MAX;
 pub(super) use resolver::{Resolver, to_port};
 
 use domain::{AllowedNetwork, Destination, DestinationName};
-use faults::planted;
 use lookups::{Lookups, Who};
 use policy::Policy;
 
@@ -171,10 +170,6 @@ impl Outgoing {
         let (host, port) = target(url)?;
         let who = Some(destination.clone());
         let addresses = match host {
-            Host::Domain(name) if planted::is("tcp_connection_unchecked") => {
-                let found = self.lookups.find(&who, &name).await?;
-                found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
-            }
             Host::Domain(name) => self.permitted(&who, &name, port).await?,
             Host::Ipv4(ip) => self.one(ip.into(), port)?,
             Host::Ipv6(ip) => self.one(ip.into(), port)?,

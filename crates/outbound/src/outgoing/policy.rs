@@ -10,7 +10,6 @@ use parking_lot::RwLock;
 
 use super::ranges::{inside, special};
 use domain::AllowedNetwork;
-use faults::planted;
 
 /// An address that Reseq may not connect to. The text says what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,8 +128,7 @@ impl Policy {
             return Err(RefusedReason::OwnListener);
         }
         // It is unknown which other addresses of this machine Redis listens on. By default: 127.0.0.1 and ::1.
-        if is_at(&own.redis, |own| is_of_this_machine(own) && !planted::is("one_address_of_redis"))
-        {
+        if is_at(&own.redis, is_of_this_machine) {
             return Err(RefusedReason::OwnRedis);
         }
         Ok(())

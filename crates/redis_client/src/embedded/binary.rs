@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsStr,
+    fmt::Display,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -22,73 +23,57 @@ const VERSION_MAX: Duration = Duration::from_secs(10);
 /// that comes along, beside this program or in `../lib/reseq/bin`. If there are only others, returns what is wrong with
 /// the first.
 pub(super) async fn find(search_path: &OsStr) -> Result<PathBuf, EmbeddedError> {
-    let on_path = NAMES.iter().flat_map(|name| {
-        std::env::split_paths(search_path).map(move |directory| directory.join(name))
-    });
-    let along = NAMES.iter().flat_map(|name| packaged().map(move |directory| directory.join(name)));
-    let mut first_problem = None;
-    for path in on_path.chain(along).filter(|path| is_executable(path)) {
-        match check(&path).await {
-            Ok(()) => return Ok(path),
-            Err(problem) => drop(first_problem.get_or_insert(problem)),
-        }
-    }
-    Err(first_problem.unwrap_or(EmbeddedError::MissingBinary))
-}
-
-/// The directories where a package puts the server program.
-fn packaged() -> impl Iterator<Item = PathBuf> {
     let program = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
-    let beside = program.parent().map(Path::to_owned);
-    let library = beside.as_ref().and_then(|beside| Some(beside.parent()?.join("lib/reseq/bin")));
-    [beside, library].into_iter().flatten()
-}
-
-async fn check(binary: &Path) -> Result<(), EmbeddedError> {
-    let said = ask_version(binary).await?;
-    match version(&said) {
-        Some((major, _)) if major >= MAJOR_MIN => Ok(()),
-        Some((_, found)) => {
-            Err(EmbeddedError::OldVersion { found: found.into(), binary: binary.into() })
+    let beside = program.parent();
+    let library = beside.and_then(|beside| Some(beside.parent()?.join("lib/reseq/bin")));
+    let packaged: Vec<PathBuf> = beside.map(Path::to_owned).into_iter().chain(library).collect();
+    let mut first_problem = None;
+    for directories in [std::env::split_paths(search_path).collect(), packaged] {
+        let paths = NAMES.iter().flat_map(|name| directories.iter().map(move |dir| dir.join(name)));
+        for path in paths.filter(|path| is_executable(path)) {
+            match check(&path).await {
+                Ok(()) => return Ok(path),
+                Err(problem) => drop(first_problem.get_or_insert(problem)),
+            }
         }
-        None => Err(unusable(binary, format!("its --version is {:?}", said.trim()))),
     }
+    Err(first_problem.unwrap_or_else(|| {
+        EmbeddedError(
+            "neither redis-server nor valkey-server is on the PATH or beside this program; install one (on Debian: \
+             `apt-get install redis-server`), or set redis.url to a Redis that already runs"
+                .into(),
+        )
+    }))
 }
 
 fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
-async fn ask_version(binary: &Path) -> Result<String, EmbeddedError> {
+/// Checks the version, which Redis prints like this: `Redis server v=7.0.15 sha=…`.
+async fn check(binary: &Path) -> Result<(), EmbeddedError> {
     let mut command = Command::new(binary);
     command.arg("--version").kill_on_drop(true);
-    match timeout(VERSION_MAX, command.output()).await {
-        Ok(Ok(output)) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        Ok(Err(error)) => Err(unusable(binary, error.to_string())),
-        Err(_) => Err(unusable(binary, "its --version does not answer".into())),
+    let output = timeout(VERSION_MAX, command.output()).await;
+    let output = output.map_err(|_| unusable(binary, "its --version does not answer"))?;
+    let output = output.map_err(|error| unusable(binary, error))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let version = said.split_whitespace().find_map(|word| word.strip_prefix("v="));
+    let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+    match (major, version) {
+        (Some(major), _) if major >= MAJOR_MIN => Ok(()),
+        (Some(_), Some(found)) => Err(EmbeddedError(format!(
+            "{} is version {found}; Reseq needs {MAJOR_MIN}.0 or newer: install a newer one, or set redis.url to a \
+             Redis that already runs",
+            binary.display()
+        ))),
+        _ => Err(unusable(binary, format!("its --version is {:?}", said.trim()))),
     }
 }
 
-pub(super) fn unusable(binary: &Path, problem: String) -> EmbeddedError {
-    EmbeddedError::UnusableBinary { binary: binary.into(), problem }
-}
-
-/// The major number and the whole version in `Redis server v=7.0.15 sha=…`.
-fn version(said: &str) -> Option<(u32, &str)> {
-    let version = said.split_whitespace().find_map(|word| word.strip_prefix("v="))?;
-    Some((version.split('.').next()?.parse().ok()?, version))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::version;
-
-    #[test]
-    fn the_version_is_read_from_what_either_program_says() {
-        let redis = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64\n";
-        assert_eq!(version(redis), Some((7, "7.0.15")));
-        assert_eq!(version("Valkey server v=8.1.0 sha=0 malloc=libc\n"), Some((8, "8.1.0")));
-        assert_eq!(version("Redis server v=255.255.255 sha=0\n"), Some((255, "255.255.255")));
-        assert_eq!(version("bash: no such thing"), None);
-    }
+pub(super) fn unusable(binary: &Path, problem: impl Display) -> EmbeddedError {
+    EmbeddedError(format!(
+        "{} cannot be used: {problem}; reinstall it, or set redis.url",
+        binary.display()
+    ))
 }

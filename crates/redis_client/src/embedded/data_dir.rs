@@ -1,15 +1,16 @@
-//! The data directory of the embedded Redis: its locks, its socket and its log.
+//! The data directory of the embedded Redis: its locks, its socket, its log, and the note of a clean stop.
 
 use std::{
     fmt::Display,
-    fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError},
-    io::{ErrorKind, Read, Seek, SeekFrom},
+    fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError},
+    io::{self, ErrorKind, Read, Seek, SeekFrom},
     os::unix::{
         ffi::OsStrExt,
         fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
         net::UnixStream,
     },
     path::{Path, PathBuf},
+    process::ExitStatus,
     time::Duration,
 };
 
@@ -24,14 +25,14 @@ const TAIL_LINES: usize = 12;
 const TAIL_BYTES: u64 = 16 << 10;
 /// Time limit for one query of the server, including the connection.
 const QUERY_MAX: Duration = Duration::from_secs(5);
+/// How many append-only files the note of a clean stop names.
+const FILES_MAX: usize = 1000;
 
 /// A data directory that this Reseq uses alone as long as the value lives.
 #[derive(Debug)]
 pub(super) struct DataDir {
     /// Absolute, without symbolic links.
     pub(super) dir: PathBuf,
-    pub(super) socket: PathBuf,
-    client: redis::Client,
     /// Where this start begins in the log.
     log_from: u64,
     /// Held as long as this value lives.
@@ -41,66 +42,73 @@ pub(super) struct DataDir {
 impl DataDir {
     /// Creates the directory if necessary, and takes its lock.
     pub(super) fn lock(data_dir: &Path) -> Result<DataDir, EmbeddedError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(data_dir)
-            .map_err(|source| unusable(data_dir, source))?;
-        let dir = data_dir.canonicalize().map_err(|source| unusable(data_dir, source))?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(data_dir);
+        let dir = made.and_then(|()| data_dir.canonicalize());
+        let dir = dir.map_err(|error| unusable(data_dir, error))?;
         make_private(&dir);
-        let lock = open_private(&dir.join("lock"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(EmbeddedError::InUse { path: dir }),
-            Err(TryLockError::Error(source)) => return Err(unusable(&dir.join("lock"), source)),
-        }
-        let socket = dir.join("redis.sock");
+        let path = dir.join("lock");
+        let lock = try_lock(&path)?.ok_or_else(|| {
+            EmbeddedError(format!(
+                "the data directory {} is in use by another Reseq; stop that one, or set redis.data_dir to another \
+                 directory",
+                dir.display()
+            ))
+        })?;
+        let mut data_dir = DataDir { dir, log_from: 0, lock };
+        let (socket, log) = (data_dir.socket(), data_dir.log());
         if socket.as_os_str().as_bytes().len() > SOCKET_PATH_BYTES_MAX {
-            return Err(EmbeddedError::LongPath { socket });
+            return Err(EmbeddedError(format!(
+                "{} is too long for the path of a Unix socket: set redis.data_dir to a directory with a shorter path",
+                socket.display()
+            )));
         }
-        let client = redis::Client::open(url_of(&socket))
-            .map_err(|error| unusable(&socket, std::io::Error::other(error.to_string())))?;
-        let log = dir.join("redis.log");
-        let mut log_from = log.metadata().map_or(0, |file| file.len());
-        if log_from > LOG_BYTES_MAX {
-            std::fs::rename(&log, dir.join("redis.log.old"))
-                .map_err(|source| unusable(&log, source))?;
-            log_from = 0;
+        data_dir.log_from = log.metadata().map_or(0, |file| file.len());
+        if data_dir.log_from > LOG_BYTES_MAX {
+            fs::rename(&log, data_dir.dir.join("redis.log.old"))
+                .map_err(|error| unusable(&log, error))?;
+            data_dir.log_from = 0;
         }
-        Ok(DataDir { dir, socket, client, log_from, lock })
+        Ok(data_dir)
     }
 
+    pub(super) fn socket(&self) -> PathBuf {
+        self.dir.join("redis.sock")
+    }
+
+    /// The URL of the socket, with special characters escaped.
     pub(super) fn url(&self) -> String {
-        url_of(&self.socket)
+        let escaped = url::Url::from_file_path(self.socket());
+        let path = escaped.map(|url| url.path().to_owned());
+        format!("unix://{}", path.unwrap_or_else(|()| self.socket().display().to_string()))
     }
 
     pub(super) fn log(&self) -> PathBuf {
         self.dir.join("redis.log")
     }
 
-    /// The log, open twice for the child's standard output and error.
-    pub(super) fn open_log(&self) -> Result<(File, File), EmbeddedError> {
-        let log = open_private(&self.log())?;
-        let again = log.try_clone().map_err(|source| unusable(&self.log(), source))?;
-        Ok((log, again))
+    /// Runs one command on a new connection.
+    pub(super) async fn query<T: redis::FromRedisValue>(
+        &self,
+        words: &[&str],
+    ) -> redis::RedisResult<T> {
+        let config = redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(QUERY_MAX))
+            .set_response_timeout(Some(QUERY_MAX));
+        let client = redis::Client::open(self.url())?;
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        redis::Cmd::new().arg(words).query_async(&mut connection).await
     }
 
     /// The lock that a server holds as long as it lives; none while one does.
     pub(super) fn server_lock(&self) -> Result<Option<File>, EmbeddedError> {
-        let path = self.dir.join("redis.lock");
-        let lock = open_private(&path)?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Some(lock)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(source)) => Err(unusable(&path, source)),
-        }
+        try_lock(&self.dir.join("redis.lock"))
     }
 
     /// True while a server uses the directory. On a file system without inherited locks the lock looks free at once, so
     /// the server must also be silent.
     pub(super) fn is_served(&self) -> Result<bool, EmbeddedError> {
         let is_free = self.server_lock()?.is_some_and(|lock| lock.unlock().is_ok());
-        Ok(!is_free || self.server_id().is_some() && UnixStream::connect(&self.socket).is_ok())
+        Ok(!is_free || self.server_id().is_some() && UnixStream::connect(self.socket()).is_ok())
     }
 
     /// The file to which the server writes its process id.
@@ -109,45 +117,87 @@ impl DataDir {
     }
 
     pub(super) fn server_id(&self) -> Option<u32> {
-        std::fs::read_to_string(self.pid_file()).ok()?.trim().parse().ok()
+        fs::read_to_string(self.pid_file()).ok()?.trim().parse().ok()
     }
 
     /// Removes the files that a dead server has left: no server could bind to its socket.
     pub(super) fn remove_left(&self) -> Result<(), EmbeddedError> {
-        for path in [&self.socket, &self.pid_file()] {
-            match std::fs::remove_file(path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    return Err(unusable(path, error));
-                }
-                _ => {}
+        for path in [self.socket(), self.pid_file()] {
+            if let Err(error) = fs::remove_file(&path)
+                && error.kind() != ErrorKind::NotFound
+            {
+                return Err(unusable(&path, error));
             }
         }
         Ok(())
     }
 
-    /// Runs one command on a new connection.
-    pub(super) async fn query<T: redis::FromRedisValue>(
-        &self,
-        command: redis::Cmd,
-    ) -> redis::RedisResult<T> {
-        let config = redis::AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(QUERY_MAX))
-            .set_response_timeout(Some(QUERY_MAX));
-        let mut connection =
-            self.client.get_multiplexed_async_connection_with_config(&config).await?;
-        command.query_async(&mut connection).await
+    fn note(&self) -> PathBuf {
+        self.dir.join("stopped-cleanly")
     }
 
-    pub(super) fn unresponsive(&self, problem: &dyn Display) -> EmbeddedError {
-        EmbeddedError::Unresponsive { path: self.dir.clone(), problem: problem.to_string() }
+    /// Notes that the server has ended with all data on disk, and that no process sends. The next start then needs no
+    /// takeover wait.
+    pub(super) fn note_clean(&self) {
+        let noted = self.fingerprint().and_then(|files| {
+            fs::write(self.note(), files)?;
+            File::open(self.note())?.sync_all()?;
+            File::open(&self.dir)?.sync_all()
+        });
+        if let Err(error) = noted {
+            tracing::warn!(%error, "cannot note the clean stop: the next start has a takeover wait");
+        }
+    }
+
+    /// True if the data is as the last clean stop left it. Removes the note, on disk too: a crash leaves none.
+    pub(super) fn take_clean(&self) -> bool {
+        let Ok(noted) = fs::read_to_string(self.note()) else { return false };
+        let is_same = self.fingerprint().is_ok_and(|files| files == noted);
+        let removed = fs::remove_file(self.note()).and_then(|()| File::open(&self.dir)?.sync_all());
+        is_same && removed.is_ok()
+    }
+
+    /// The append-only files by inode, size and change time. A copy, such as a backup, has other inodes, and change times
+    /// cannot be set.
+    fn fingerprint(&self) -> io::Result<String> {
+        let files = fs::read_dir(self.dir.join("appendonlydir"))?.take(FILES_MAX);
+        let files = files.map(|file| {
+            let found = file?.metadata()?;
+            Ok((found.dev(), found.ino(), found.size(), found.ctime(), found.ctime_nsec()))
+        });
+        let mut files = files.collect::<io::Result<Vec<_>>>()?;
+        files.sort_unstable();
+        Ok(format!("{files:?}"))
+    }
+
+    /// The error of a server that lives, but does not do what it should.
+    pub(super) fn stuck(&self, problem: &dyn Display) -> EmbeddedError {
+        EmbeddedError(format!(
+            "the redis-server of {} does not answer ({problem}); read redis.log there, end that process if it hangs, \
+             and start Reseq again",
+            self.dir.display()
+        ))
     }
 
     /// The error of a server that ended on its own, with the end of its log since this start.
-    pub(super) fn ended(&self, status: &str) -> EmbeddedError {
-        let log = self.log();
-        let tail = log_tail(&log, self.log_from)
-            .unwrap_or_else(|error| format!("(the log cannot be read: {error})"));
-        EmbeddedError::Ended { status: status.into(), log, tail }
+    pub(super) fn ended(&self, status: io::Result<ExitStatus>) -> EmbeddedError {
+        let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+        let tail = self.log_tail().unwrap_or_else(|error| format!("(cannot be read: {error})"));
+        EmbeddedError(format!(
+            "the embedded redis-server ended by itself ({status}); the end of {}:\n{tail}",
+            self.log().display()
+        ))
+    }
+
+    fn log_tail(&self) -> io::Result<String> {
+        let mut file = File::open(self.log())?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(self.log_from.max(length.saturating_sub(TAIL_BYTES))))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().collect();
+        Ok(lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"))
     }
 }
 
@@ -163,44 +213,38 @@ impl Drop for DataDir {
 /// not change the directory, as in some volumes of Kubernetes, only new files are private.
 fn make_private(dir: &Path) {
     let of_redis = dir.join("appendonlydir");
-    let files = std::fs::read_dir(&of_redis).into_iter().flatten().flatten();
+    let files = fs::read_dir(&of_redis).into_iter().flatten().flatten();
     for path in [dir.to_owned(), of_redis].into_iter().chain(files.map(|file| file.path())) {
-        let mode = std::fs::symlink_metadata(&path).map_or(0, |found| found.mode() & 0o7777);
+        let mode = fs::symlink_metadata(&path).map_or(0, |found| found.mode() & 0o7777);
         // The sticky bit: the directory is for all, such as /tmp.
         if mode & 0o077 == 0 || mode & 0o1000 != 0 || path.is_symlink() {
             continue;
         }
-        let repaired = std::fs::set_permissions(&path, Permissions::from_mode(mode & !0o077));
+        let repaired = fs::set_permissions(&path, Permissions::from_mode(mode & !0o077));
         let (was, now) = (format!("{mode:o}"), repaired.map(|()| "private"));
         tracing::warn!(?path, was, ?now, "other users had rights here; Reseq takes them away");
     }
 }
 
-fn unusable(path: &Path, problem: std::io::Error) -> EmbeddedError {
-    EmbeddedError::Directory { path: path.into(), problem }
+fn unusable(path: &Path, problem: io::Error) -> EmbeddedError {
+    EmbeddedError(format!(
+        "{} cannot be used: {problem}; set redis.data_dir to a directory that Reseq may write to",
+        path.display()
+    ))
 }
 
-fn open_private(path: &Path) -> Result<File, EmbeddedError> {
+pub(super) fn open_private(path: &Path) -> Result<File, EmbeddedError> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o600);
-    options.open(path).map_err(|source| unusable(path, source))
+    options.open(path).map_err(|error| unusable(path, error))
 }
 
-/// The URL of a socket, with special characters escaped.
-fn url_of(socket: &Path) -> String {
-    match url::Url::from_file_path(socket) {
-        Ok(url) => format!("unix://{}", url.path()),
-        Err(()) => format!("unix://{}", socket.display()),
+/// The file, locked; none while another process holds the lock.
+fn try_lock(path: &Path) -> Result<Option<File>, EmbeddedError> {
+    let file = open_private(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(unusable(path, error)),
     }
-}
-
-fn log_tail(log: &Path, from: u64) -> std::io::Result<String> {
-    let mut file = File::open(log)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(from.max(length.saturating_sub(TAIL_BYTES))))?;
-    let mut bytes = Vec::new();
-    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().collect();
-    Ok(lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"))
 }

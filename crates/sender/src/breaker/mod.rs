@@ -22,8 +22,6 @@ use std::{
 
 use tokio::time::Instant;
 
-use faults::planted;
-
 /// The wait before the first probe.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest wait between two probes, unless the receiver asks for more.
@@ -86,9 +84,6 @@ impl Breaker {
             State::Open { probe, .. } => {
                 let begun = Probe::default();
                 *probe = Arc::downgrade(&begun);
-                if planted::is("probe_never_ends") {
-                    std::mem::forget(begun.clone());
-                }
                 Ok(Some(begun))
             }
             State::Recovering { since, .. } if now >= *since + RECOVERY => {

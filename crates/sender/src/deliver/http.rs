@@ -14,7 +14,6 @@ use reqwest::{Response, StatusCode};
 
 use super::{Deliver, Finality, Verdict};
 use domain::{AttemptError, BatchFormat, Destination, ErrorKind, Ordering, Stage, Stamped};
-use faults::planted;
 use formats::{
     batch_answer::{Accepted, accepted},
     envelope,
@@ -97,9 +96,6 @@ impl Http {
         match said {
             Accepted::First(accepted) if accepted > 0 => return Verdict::Accepted(accepted),
             Accepted::First(_) => {}
-            Accepted::Unclear(_) if planted::is("unclear_is_yes") => {
-                return Verdict::Accepted(count);
-            }
             Accepted::Unclear(reason) => detail += &format!(": {reason}"),
         }
         let error = AttemptError::new(Stage::Delivery, ErrorKind::Status, detail);

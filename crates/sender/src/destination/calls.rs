@@ -62,7 +62,7 @@ impl DestinationSender {
         let (entry, rules) = (definition.entry.clone(), definition.rules.clone());
         self.in_flight.call = self
             .withdraw_call(&entry)
-            .or_else(|| self.resolve_call(&entry))
+            .or_else(|| Some(self.resolve_call(&entry)?.then(ended).boxed()))
             .or_else(|| self.release_call(&entry, &rules))
             .or_else(|| Some(self.scan(&entry)?.map(Answer::Named).boxed()))
             .or_else(|| self.withdrawals_call(&entry));
@@ -253,6 +253,12 @@ impl DestinationSender {
         };
         self.scheduler.pause_calls(Instant::now(), wait);
     }
+}
+
+/// A pause point (for tests) after a call that carried out what becomes of refused heads.
+async fn ended(answer: Answer) -> Answer {
+    point(Point::SenderEnded).await;
+    answer
 }
 
 /// Pause points (for tests) after a call that settled or released something.

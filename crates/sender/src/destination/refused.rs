@@ -13,10 +13,6 @@ use super::{Answer, DestinationSender, LaneKey, calls::CALL_LANES_MAX, scheduler
 use crate::lane::{Lane, Refused};
 use domain::excerpt::excerpt;
 use domain::{Disposition, ErrorKind, MessageIds};
-use faults::{
-    pause::{Point, point},
-    planted,
-};
 use store::{CatalogEntry, Owner, RefusedHead, Store, StoreError, Who, Withdrawal, Withdrawn};
 
 /// The wait before another try to carry out a disposition, if the data in Redis is damaged.
@@ -55,9 +51,7 @@ impl DestinationSender {
                     (key, Refused { disposition, ..head }, done)
                 }
             });
-            let resolved = join_all(calls).await;
-            point(Point::SenderEnded).await;
-            Answer::Resolved(resolved)
+            Answer::Resolved(join_all(calls).await)
         };
         Some(call.boxed())
     }
@@ -152,7 +146,6 @@ async fn carry_out(
     let (sequence, failed) = (*sequence, *failed);
     let refused = RefusedHead { lane: key.as_deref(), sequence, failed, error };
     match disposition {
-        Disposition::Postpone(_) if planted::is("backoff_forgotten") => {}
         Disposition::Postpone(wait) => store.postpone(owner, entry, refused, *wait).await?,
         Disposition::Halt => store.halt(owner, entry, refused).await?,
         Disposition::Withdraw(how, reason) => {

@@ -50,7 +50,6 @@ use tokio::time::Instant;
 use domain::{
     AttemptError, Disposition, ErrorKind, MessageIds, Sequence, Stage, Stamped, Tombstone,
 };
-use faults::planted;
 use limits::Limits;
 pub(super) use limits::Rules;
 pub(super) use phase::{Next, Outcome, Refusal, Refused, Turn};
@@ -155,10 +154,6 @@ impl Lane {
         match outcome.refusal {
             None => {}
             Some(Refusal::Batch { count }) => self.limits.isolate(count),
-            Some(Refusal::Head { .. }) if planted::is("probe_reorders") => {
-                self.queue.rotate_left(1.min(self.queue.len()));
-                self.supply.ask_again();
-            }
             Some(Refusal::Head { failed, error, disposition }) => {
                 self.pass_tombstones(rules, now);
                 self.refuse(failed, error, disposition);

@@ -22,7 +22,6 @@ use super::{
 };
 use crate::{StoreError, keys::IndexKeys, wake::Wake};
 use domain::{DestinationName, TopicName};
-use faults::planted;
 
 /// Names to look up in parallel when the index no longer lists them.
 const LOOKED_UP_MAX: usize = 32;
@@ -116,9 +115,6 @@ impl Copied for Tokens<'_> {
     }
 
     async fn look_up(&self, id: &str) -> Result<(), StoreError> {
-        if planted::is("revocation_not_followed") {
-            return Ok(());
-        }
         self.0.refresh_token(id).await.map(drop)
     }
 }
@@ -144,11 +140,7 @@ impl Catalog {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = tick.tick() => {
-                    if !planted::is("gone_series_kept") {
-                        telemetry::forget_gone();
-                    }
-                }
+                _ = tick.tick() => telemetry::forget_gone(),
                 wake = wakes.recv() => match wake {
                     Ok(Wake::Definitions | Wake::Everything) => {}
                     Ok(_) => continue,

@@ -24,7 +24,6 @@ use domain::{
     Arrival, Destination, Due, Epoch, IdempotencyCompare, LeaseToken, Ordering, Processing,
     Redrive, TransformKind, hex::hex,
 };
-use faults::planted;
 use redis_client::ScriptCall;
 
 /// The most arrivals that take the fast path. With more, what the other one costs does not matter.
@@ -165,7 +164,6 @@ impl<'a> Batch<'a> {
             let lane = entry.destination.lane_key(arrival.message.key.as_deref());
             let lane = batch.lanes.number_of(lane);
             let key = arrival.idempotency_key.as_deref();
-            let key = key.filter(|_| !planted::is("idempotency_key_dropped"));
             let seen = key.map_or_else(String::new, |key| {
                 let index = batch.idempotency_keys.number_of(key);
                 let digest = digest(&arrival.message.body.bytes);

@@ -70,12 +70,14 @@ impl Harness {
 
     /// What Redis answers to `INFO all`.
     pub async fn redis_info(&self) -> anyhow::Result<String> {
-        Ok(self.redis.info().await?)
+        self.redis.query(&["INFO", "all"]).await.context("asking Redis for its state")
     }
 
     /// Changes settings of Redis (`CONFIG SET`).
     pub async fn configure_redis(&self, settings: &[(&str, String)]) -> anyhow::Result<()> {
-        self.redis.configure(settings).await.context("changing settings of Redis")
+        let settings = settings.iter().flat_map(|(name, value)| [*name, value.as_str()]);
+        let words: Vec<&str> = ["CONFIG", "SET"].into_iter().chain(settings).collect();
+        self.redis.query(&words).await.context("changing settings of Redis")
     }
 
     /// The directory with the files of the processes, which is removed at the end.

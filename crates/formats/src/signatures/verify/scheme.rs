@@ -16,7 +16,6 @@ use domain::{
     destination::{SignatureEncoding, SignedPart, Verify},
     message::{IDEMPOTENCY_KEY_BYTES_MAX, check_text},
 };
-use faults::planted;
 
 /// The most signatures of one request: the most secrets that a destination may have.
 const SIGNATURES_MAX: usize = 10;
@@ -265,7 +264,7 @@ fn digits(text: &str) -> Option<u64> {
 
 fn check_time(name: &str, at_ms: u64, verify: &Verify, now_ms: u64) -> Read<()> {
     let tolerance_ms = verify.tolerance_ms();
-    if now_ms.abs_diff(at_ms) <= tolerance_ms || planted::is("signature_time_unchecked") {
+    if now_ms.abs_diff(at_ms) <= tolerance_ms {
         return Ok(());
     }
     let away = now_ms.abs_diff(at_ms).div_ceil(1000);
