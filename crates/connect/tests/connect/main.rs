@@ -4,6 +4,7 @@ mod connector;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod outbox;
+mod outbox_gone;
 mod postgres;
 mod reseq;
 mod storms;
