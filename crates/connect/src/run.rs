@@ -63,7 +63,14 @@ impl Launch {
             on_refused: *on_refused,
             refused: None,
         };
-        let run = Run { source, outlet, begin_at, read: String::new(), is_busy: false };
+        let run = Run {
+            source,
+            outlet,
+            begin_at,
+            has_stood_by: false,
+            read: String::new(),
+            is_busy: false,
+        };
         self.shared.tasks.spawn(run.run());
     }
 }
@@ -74,6 +81,8 @@ struct Run {
     outlet: Outlet,
     /// Where somebody says to begin; until it has begun there.
     begin_at: Option<String>,
+    /// Another process had it meanwhile.
+    has_stood_by: bool,
     /// Everything before this position is read, and sent.
     read: String,
     /// Something was sent since the last look.
@@ -112,12 +121,7 @@ impl Run {
                 counter!("reseq_connect_rewinds_total", "source" => label.clone()).increment(1);
                 tracing::warn!(source = label, why, "rewinding");
             } else {
-                if let Fault::Standby(why) = &fault
-                    && self.begin_at.take().is_some()
-                {
-                    // When this process takes over, much later, it would skip what is not read yet.
-                    tracing::warn!(source = label, why, "--begin-at does not count here");
-                }
+                self.has_stood_by |= matches!(fault, Fault::Standby(_));
                 shared.board.set(&label, Err(fault));
             }
             shared.pause(wait).await;
@@ -144,6 +148,16 @@ impl Run {
         let Outlet { marks, destinations, source, .. } = &self.outlet;
         let without = marks.iter().zip(destinations).filter(|(mark, _)| mark.is_none());
         let names: Vec<&str> = without.map(|(_, name)| name.as_str()).collect();
+        if self.has_stood_by && self.begin_at.is_some() {
+            // A jump, perhaps much later, would skip what the process before has not read yet.
+            if names.len() < marks.len() {
+                tracing::warn!(source, "--begin-at does not count here: another process has begun");
+                self.begin_at = None;
+            } else {
+                // Fails if somebody has read it.
+                self.source.begin(None).await?;
+            }
+        }
         if self.begin_at.is_none() && names.is_empty() {
             return Ok(());
         }

@@ -151,14 +151,22 @@ impl Reseq {
         assert_eq!(found, count);
     }
 
+    /// What it says to a request that may be repeated, once it can.
+    async fn answer(&self, path: &str, body: Value) -> Value {
+        eventually(path, async || match self.ask(Method::POST, path, Some(body.clone())).await {
+            (200, answer) => Ok(answer),
+            (status, answer) => Err(format!("{status} {answer}")),
+        })
+        .await
+    }
+
     /// Takes this many messages, in order.
     pub async fn take(&self, destination: &str, count: usize) -> Vec<Value> {
         let mut taken = Vec::new();
         while taken.len() < count {
             let path = format!("/v1/destinations/{destination}/consume");
             let request = json!({"max": 1000, "wait_ms": 30_000});
-            let (status, answer) = self.ask(Method::POST, &path, Some(request)).await;
-            assert_eq!(status, 200, "{answer}");
+            let answer = self.answer(&path, request).await;
             let deliveries = answer["deliveries"].as_array().unwrap().clone();
             assert!(!deliveries.is_empty(), "only {} of {count} messages", taken.len());
             let last: BTreeMap<String, Value> = deliveries
@@ -167,9 +175,7 @@ impl Reseq {
                 .collect();
             let items: Vec<&Value> = last.values().collect();
             let ends = json!({"items": items});
-            let (status, answer) =
-                self.ask(Method::POST, "/v1/deliveries/accept", Some(ends)).await;
-            assert_eq!(status, 200, "{answer}");
+            let answer = self.answer("/v1/deliveries/accept", ends).await;
             // A lane whose lease has ended on a busy machine comes again.
             let ended =
                 |result: &&Value| !["ok", "settled"].map(Value::from).contains(&result["status"]);

@@ -93,6 +93,25 @@ async fn added_partition_is_read_from_its_beginning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn begin_at_counts_for_a_partition_that_nobody_has_read() {
+    let world = World::start("waited", 1, &[]).await;
+    world.write(0..5).await;
+    // It has the partition, and cannot begin.
+    let mut holder =
+        world.connector("", "").with("destinations = [\"erp\"]", "destinations = [\"none\"]");
+    holder.start(&[]);
+    holder.is_held_by("destination none").await;
+    let mut connector = world.connector("", "");
+    connector.start(&["--begin-at", "newest"]);
+    connector.is_ready().await;
+    assert_eq!(world.reseq.mark("erp").await, None);
+    holder.drains().await;
+    marked(&world.reseq, |mark| mark.ends_with("04")).await;
+    world.write(5..10).await;
+    world.reseq.has("erp", 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn missing_topic_and_destination_are_named_by_check() {
     let world = World::start("checked", 1, &[]).await;
     let good = world.connector("", "").asks("check");
