@@ -1,6 +1,6 @@
 //! Runs the service as a whole process: its threads, log, metrics, traces and signals.
 
-use std::{path::Path, sync::Arc, thread::available_parallelism};
+use std::{path::Path, thread::available_parallelism};
 
 use anyhow::Context;
 use sd_notify::NotifyState;
@@ -47,20 +47,19 @@ async fn serve(
     let process = Process { pod: store::pod_name(), roles: Role::names(&roles) };
     let pod = process.pod.clone();
     let log = telemetry::install_log(config.log.is_json(), &config.log.level, process);
-    let log = Arc::new(log.map_err(anyhow::Error::msg)?);
+    let log = log.map_err(anyhow::Error::msg)?;
     let traces = match config.tracing.is_on() {
         true => Some(install_traces(&config.tracing.otlp_endpoint, config.tracing.sample_ratio)?),
         false => None,
     };
     let metrics = telemetry::install_metrics().context("the metrics could not be set up")?;
-    let (upkeep, lines) = (metrics.clone(), log.clone());
+    let upkeep = metrics.clone();
     tokio::spawn(async move {
         // Without this, histograms grow until somebody reads the metrics.
         let mut tick = tokio::time::interval(std::time::Duration::from_secs(5));
         loop {
             tick.tick().await;
             upkeep.run_upkeep();
-            lines.sum_up();
         }
     });
     let mut terminate = signal(SignalKind::terminate())?;
@@ -86,7 +85,6 @@ async fn serve(
     if let Some(traces) = traces {
         traces.end().await;
     }
-    log.sum_up();
     Ok(ended?)
 }
 

@@ -1,6 +1,6 @@
 //! Starts the log, and changes its filter while it runs.
 
-use std::io::IsTerminal;
+use std::{io::IsTerminal, time::Duration};
 
 use tracing_subscriber::{EnvFilter, fmt::format};
 
@@ -9,6 +9,9 @@ use super::{
     log_limit::Limit,
     one_line::{Format, OneLine},
 };
+
+/// How often to look for kinds of lines whose minute is over.
+const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 
 /// What every line of the log says about its process.
 #[derive(Debug, Clone)]
@@ -49,16 +52,31 @@ impl Log {
     pub fn set(&self, level: &str) -> Result<(), String> {
         filter_of(level).map(|filter| (self.set)(filter))
     }
+}
 
-    /// Writes how many lines were left out and how many attempts failed, of each kind whose minute is over. Call it every
-    /// few seconds.
-    pub fn sum_up(&self) {
-        self.limit.sum_up();
-        [&*RECEIVERS, &*TRANSFORMS, &*WORKERS].into_iter().for_each(Failures::sum_up);
+impl Drop for Log {
+    fn drop(&mut self) {
+        sum_up(&self.limit);
     }
 }
 
-/// Starts the log to standard error, as text or as JSON. The error names the field of a level that cannot be used.
+/// Writes how many lines were left out and how many attempts failed, of each kind whose minute is over. Of these, lines are
+/// written again.
+fn sum_up(limit: &Limit) {
+    limit.sum_up();
+    [&*RECEIVERS, &*TRANSFORMS, &*WORKERS].into_iter().for_each(Failures::sum_up);
+}
+
+/// Does so every few seconds, for as long as the process runs.
+async fn sum_up_often(limit: Limit) {
+    let mut ticks = tokio::time::interval(SUM_UP_EVERY);
+    loop {
+        ticks.tick().await;
+        sum_up(&limit);
+    }
+}
+
+/// Starts the log to standard error, as text or as JSON, in a runtime of Tokio. The error names the field of a level that cannot be used.
 pub fn install_log(is_json: bool, level: &str, process: Process) -> Result<Log, String> {
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let has_colours = std::io::stderr().is_terminal() && !is_plain;
@@ -88,5 +106,6 @@ pub fn install_log(is_json: bool, level: &str, process: Process) -> Result<Log, 
             start!(log.event_format(lines(text)))
         }
     };
+    tokio::spawn(sum_up_often(limit.clone()));
     Ok(Log { set, limit })
 }

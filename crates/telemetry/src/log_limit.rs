@@ -78,6 +78,10 @@ impl Limit {
             shown: 0,
             left_out: LeftOut::default(),
         });
+        // Whether anybody sums up or not.
+        if window.begun.elapsed() >= WINDOW {
+            (window.begun, window.shown) = (Instant::now(), 0);
+        }
         let shown_max = match *about.level() {
             Level::ERROR => ERRORS_MAX,
             Level::WARN => WARNINGS_MAX,

@@ -218,4 +218,15 @@ mod tests {
         assert!(lines[4].contains("and 97 more lines in a minute: it failed"), "{lines:?}");
         assert!(lines[4].contains(r#""destinations":"d0 d3 d4 d5 d6""#), "{lines:?}");
     }
+
+    #[test]
+    fn after_a_minute_lines_of_a_kind_are_written_again() {
+        let limit = Limit::default();
+        for _ in 0..3 {
+            let said = || (0..100).for_each(|_| tracing::info!("it runs, or not"));
+            let lines = written(&limit, said);
+            assert_eq!(lines.len(), 6, "{lines:?}");
+            limit.end_windows();
+        }
+    }
 }
