@@ -14,6 +14,7 @@ import { createServer } from "node:http";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
+import { freePort } from "../clients/node/test/support/processes.mjs";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const KILLS = Number(process.env.KILLS ?? 4);
@@ -35,15 +36,6 @@ async function until(what, ask, everyMs = 50) {
     if (answer) return answer;
   }
   throw new Error(`not in ${WAIT_MAX / 1000} s: ${what}`);
-}
-
-async function freePort() {
-  const server = net.createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
 }
 
 const answers = (port) =>

@@ -1,6 +1,7 @@
 // An application as users write it, with each SQL store: two pods, Redis and the application are killed again and again.
 // What it was told to do is complete, in order for each key, and done once.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -56,7 +57,9 @@ async function storm(t, kind, where, deployment, instances) {
       victims[name].spawn();
     }
     await producing;
-    await until("all are applied", async () => (await count()) >= 2 * (before + MESSAGES));
+    await until("all are applied", async () => (await count()) >= 2 * (before + MESSAGES)).catch(async (error) => {
+      throw new Error(`${await count()} of ${2 * (before + MESSAGES)} are applied:\n${await deployment.state(["orders", "letters"])}\n${apps.map((app) => readFileSync(app.log, "utf8")).join("\n")}`, { cause: error });
+    });
   }
   const rows = await until("the application answers", () => asked("/applied"));
   const numbers = Array.from({ length: ROUNDS * MESSAGES }, (_, number) => number);

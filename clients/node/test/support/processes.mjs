@@ -30,19 +30,24 @@ export async function until(what, look, patienceMs = 120_000) {
   }
 }
 
-const given = new Set();
+// Linux assigns ports from 32768 on to connections, and to programs that ask for any port. Another process could take such
+// a port before the server starts or after it ends, and get its traffic.
+const FIRST = 10_000;
+const COUNT = 32_768 - FIRST;
+/** Processes that run at the same time start far apart. */
+let nextPort = (process.pid * 7_919) % COUNT;
 
+/** A free port. It comes again only after all others. */
 export async function freePort() {
-  for (;;) {
+  for (let tries = 0; tries < COUNT; tries += 1) {
+    const port = FIRST + nextPort;
+    nextPort = (nextPort + 1) % COUNT;
     const server = createTcpServer();
-    await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-    const { port } = server.address();
+    const isFree = await new Promise((resolve) => server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true)));
     await new Promise((resolve) => server.close(resolve));
-    // The process that got this port before may not listen yet.
-    if (given.has(port)) continue;
-    given.add(port);
-    return port;
+    if (isFree) return port;
   }
+  throw new Error("no port of the loopback is free");
 }
 
 /** They end with the test, however it ends. */
@@ -66,7 +71,8 @@ export class Restartable {
     child.once("exit", () => {
       running.delete(child);
       // As a supervisor does: a pod ends if there is no Redis when it starts.
-      if (this.isWanted && this.child === child) setTimeout(() => this.isWanted && this.spawn(), 200).unref();
+      const isNext = () => this.isWanted && this.child === child;
+      setTimeout(() => isNext() && this.spawn(), 200).unref();
     });
     this.ended = new Promise((resolve) => this.child.once("exit", resolve));
   }
@@ -114,6 +120,16 @@ export class Deployment {
 
   async ready() {
     for (const { url } of this.pods) await until(`${url} is ready`, () => fetch(`${url}/readyz`).then((answer) => answer.ok, () => false));
+  }
+
+  /** What each pod says of these destinations, and what it and Redis have logged last. */
+  async state(destinations) {
+    const parts = [];
+    for (const [at, { url }] of this.pods.entries()) {
+      for (const name of destinations) parts.push(await fetch(`${url}/v1/destinations/${name}/why`).then((answer) => answer.text(), String));
+      parts.push(this.log(at).slice(-4000));
+    }
+    return [...parts, readFileSync(this.redis.log, "utf8").slice(-2000)].join("\n");
   }
 
   log(at = 0) {
