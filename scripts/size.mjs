@@ -26,7 +26,7 @@ function* files(folder, end) {
 /** The lines of a file, without its own tests. */
 function linesOf(path) {
   const text = readFileSync(join(ROOT, path), "utf8");
-  const [product] = text.split(/\n#\[cfg\(test\)\]\nmod \w+ \{/);
+  const [product] = text.split(/\n#\[cfg\((?:test|all\(test, .*\))\)\]\nmod \w+ \{/);
   return product.replace(/\n$/, "").split("\n");
 }
 
