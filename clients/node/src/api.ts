@@ -3079,7 +3079,7 @@ export interface components {
         };
         /** @description All sources of a destination. */
         Sources: {
-            /** @description By name; at most `sources_max`. */
+            /** @description In the order of their names; at most `sources_max`. */
             items: components["schemas"]["Source"][];
         };
         /**
@@ -5288,7 +5288,13 @@ export interface operations {
     };
     list_sources: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Only the source with this name.
+                 * @example orders/3
+                 */
+                name?: string;
+            };
             header?: never;
             path: {
                 /**

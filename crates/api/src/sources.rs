@@ -11,7 +11,7 @@ use http_server::{openapi_responses, problem::Problem};
 /// All sources of a destination.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Sources {
-    /// By name; at most `sources_max`.
+    /// In the order of their names; at most `sources_max`.
     items: Vec<Source>,
 }
 
@@ -23,14 +23,33 @@ struct Source {
     mark: String,
 }
 
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MaybeByName {
+    /// Only the source with this name.
+    name: Option<String>,
+}
+
 /// `GET /v1/destinations/{d}/sources`
 #[utoipa::path(get, path = "/v1/destinations/{destination}/sources", tag = "destinations",
     operation_id = "list_sources",
-    params(InDestination),
+    params(InDestination, MaybeByName),
     responses((status = 200, description = "The mark of each source", body = Sources),
         openapi_responses::ReadsDestination))]
-pub(super) async fn list(target: Target) -> Result<Json<Sources>, Problem> {
-    let marks = target.api.store.sources(target.entry()).await?;
+pub(super) async fn list(
+    target: Target,
+    Params(MaybeByName { name }): Params<MaybeByName>,
+) -> Result<Json<Sources>, Problem> {
+    let store = &target.api.store;
+    let marks = match name {
+        None => store.sources(target.entry()).await?,
+        Some(name) => {
+            check_name(&name)?;
+            let mark = store.source(target.entry(), &name).await?;
+            mark.map(|mark| (name, mark)).into_iter().collect()
+        }
+    };
     let items = marks.into_iter().map(|(name, mark)| Source { name, mark });
     Ok(Json(Sources { items: items.collect() }))
 }
@@ -61,7 +80,11 @@ pub(super) async fn remove(
     target: Target,
     Params(ByName { name }): Params<ByName>,
 ) -> Result<Json<RemovedSource>, Problem> {
-    check_text("name", &name, SOURCE_NAME_BYTES_MAX).map_err(Problem::invalid_parameter)?;
+    check_name(&name)?;
     let removed = target.api.store.remove_source(target.entry(), &name).await?;
     Ok(Json(RemovedSource { name, removed }))
+}
+
+fn check_name(name: &str) -> Result<(), Problem> {
+    check_text("name", name, SOURCE_NAME_BYTES_MAX).map_err(Problem::invalid_parameter)
 }

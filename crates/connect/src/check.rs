@@ -4,7 +4,7 @@ use client::Service;
 use futures::TryFutureExt;
 
 use crate::{
-    outlet::{marks_of, may_send},
+    outlet::{mark_of, marks_of, may_send},
     settings::{Settings, SourceSettings},
     source::{Fault, Finding, Health, Source},
 };
@@ -17,7 +17,7 @@ pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
         let mut found = Vec::new();
         for destination in &source.destinations {
             let what = format!("destination {destination} at {}", service.url());
-            let read = marks_of(&service, destination);
+            let read = marks_of(&service, destination, None);
             let sent = read.and_then(|_| may_send(&service, destination));
             found.push((what, sent.await.err()));
         }
@@ -78,10 +78,9 @@ async fn status_of(
     let name = source.name().await?;
     let (mut lines, mut oldest) = (Vec::new(), None);
     for destination in &settings.destinations {
-        let shown = match marks_of(service, destination).await {
+        let shown = match mark_of(service, destination, &name).await {
             Err(fault) => fault.to_string(),
-            Ok(mut marks) => {
-                let mark = marks.remove(&name);
+            Ok(mark) => {
                 oldest = oldest.into_iter().chain(mark.clone()).min();
                 mark.unwrap_or_else(|| "no mark".to_owned())
             }

@@ -8,7 +8,7 @@ use std::{
 use client::{
     Answer, Call, Problem, Service,
     batch::{Deliveries, Failure, Posted},
-    paths::path_of,
+    paths::{path_of, query, text},
     problem_of,
 };
 use futures::future::try_join_all;
@@ -87,8 +87,8 @@ impl Outlet {
     /// The marks that the destinations have now.
     pub async fn read_marks(&self) -> Result<Vec<Option<String>>, Fault> {
         let Outlet { shared, source, destinations, .. } = self;
-        let all = destinations.iter().map(|destination| marks_of(&shared.service, destination));
-        Ok(try_join_all(all).await?.iter_mut().map(|marks| marks.remove(source)).collect())
+        let mark = |destination| mark_of(&shared.service, destination, source);
+        try_join_all(destinations.iter().map(|destination| mark(destination))).await
     }
 
     /// The lines that move all marks to this position.
@@ -240,15 +240,26 @@ pub async fn ask(service: &Service, destination: &str, call: Call<'_>) -> Result
     service.call(call).await.map_err(|error| fault_of(destination, &error))
 }
 
-/// The marks that a destination has of all its sources.
+/// The marks that a destination has: of this source only, or of all.
 pub async fn marks_of(
     service: &Service,
     destination: &str,
+    source: Option<&str>,
 ) -> Result<BTreeMap<String, String>, Fault> {
-    let answer = ask(service, destination, Call::get(&path_of(destination, "sources"))).await?;
+    let path = path_of(destination, "sources") + &query(&[("name", text(source))]);
+    let answer = ask(service, destination, Call::get(&path)).await?;
     let items = answer["items"].as_array().into_iter().flatten();
     let text = |item: &Value, field| item[field].as_str().map(str::to_owned);
     Ok(items.filter_map(|item| text(item, "name").zip(text(item, "mark"))).collect())
+}
+
+/// The mark that a destination has of this source.
+pub async fn mark_of(
+    service: &Service,
+    destination: &str,
+    source: &str,
+) -> Result<Option<String>, Fault> {
+    Ok(marks_of(service, destination, Some(source)).await?.remove(source))
 }
 
 /// The name of a source that differs from this one only in what is behind the `@`: an earlier database, or topic.
@@ -261,7 +272,7 @@ pub async fn other_mark(
         let both = name.rsplit_once('@').zip(source.rsplit_once('@'));
         both.is_some_and(|(other, own)| other.0 == own.0 && other.1 != own.1)
     };
-    Ok(marks_of(service, destination).await?.into_keys().find(is_other))
+    Ok(marks_of(service, destination, None).await?.into_keys().find(is_other))
 }
 
 /// Whether the destination exists, and takes messages of this token. Sends one that it cannot store: there is no mark of

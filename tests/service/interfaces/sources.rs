@@ -20,6 +20,11 @@ async fn marks(service: &Service, destination: &str) -> Value {
     said(service.get(&path)).await.body["items"].clone()
 }
 
+async fn mark_of(service: &Service, destination: &str, source: &str) -> Value {
+    let path = format!("/v1/destinations/{destination}/sources?name={source}");
+    said(service.get(&path)).await.body["items"].clone()
+}
+
 #[tokio::test]
 async fn source_that_begins_again_stores_each_position_once_in_order() {
     let service = Service::start().await;
@@ -134,6 +139,10 @@ async fn sources_max_refuses_another_source_until_one_is_removed() {
     }
     assert_eq!(send("b", "1").await.status, 202);
     assert_eq!(marks(&service, "one").await, json!([{"name": "b", "mark": "1"}]));
+    assert_eq!(mark_of(&service, "one", "b").await, json!([{"name": "b", "mark": "1"}]));
+    assert_eq!(mark_of(&service, "one", "a%2F1").await, json!([]));
+    let wrong = said(service.get("/v1/destinations/one/sources?name=")).await;
+    wrong.is_problem(400, "invalid_field", "name");
     // A destination that is created again knows nothing of the sources of the one before.
     said(service.delete("/v1/destinations/one?force=true")).await;
     service.define("one", json!({})).await;

@@ -28,6 +28,15 @@ impl Store {
         }
     }
 
+    /// The mark of this source, if it has one.
+    pub async fn source(
+        &self,
+        entry: &CatalogEntry,
+        name: &str,
+    ) -> Result<Option<String>, StoreError> {
+        self.ask(&Cmd::hget(self.keys_of(entry).sources(), name)).await
+    }
+
     /// Forgets the mark of a source. False if there was none.
     pub async fn remove_source(
         &self,
