@@ -11,7 +11,10 @@ use super::{
     request::{InDestination, Order, Target},
     selection::{Selection, Walk},
 };
-use domain::{Arrival, Attempts, Message, Ordering, Origin, Redrive, Sequence, Stage, Stamped};
+use domain::{
+    Arrival, Attempts, Message, Ordering, Origin, ProcessingOptions, Redrive, Sequence, Stage,
+    Stamped,
+};
 use http_server::{openapi_responses, problem::Problem};
 use store::{CatalogEntry, DeadLetter, chunks_by_size, server_clock_ms};
 
@@ -98,7 +101,13 @@ fn anew(letter: DeadLetter, entry: &CatalogEntry) -> (Sequence, Arrival) {
         priority: by_priority.then_some(priority),
         origin: Some(origin),
         redrive: Some(Redrive { letter: position, processed }),
-        ..Arrival::of(message)
+        message,
+        // A redrive has the attempts of the destination, and no delay.
+        options: ProcessingOptions::default(),
+        due: None,
+        idempotency_key: None,
+        source: None,
+        traced: None,
     };
     (position.sequence, arrival)
 }

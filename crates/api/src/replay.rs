@@ -14,8 +14,8 @@ use super::{
     withdraw::wrong_state,
 };
 use domain::{
-    Arrival, Body, DestinationName, Message, Origin, Position, Sequence, State as MessageState,
-    message::check_text,
+    Arrival, Body, DestinationName, Message, Origin, Position, ProcessingOptions, Sequence,
+    State as MessageState, message::check_text,
 };
 use http_server::{
     idempotency_key::idempotency_key, invalid::Location, openapi_responses, principal::Principal,
@@ -234,6 +234,13 @@ fn arrival(
     Arrival {
         idempotency_key: idempotency_key.map(|key| format!("{key}/{}/{sequence}", entry.epoch)),
         origin: Some(Origin { destination: source.clone(), position }),
-        ..Arrival::of(message)
+        message,
+        // A replay has the attempts and the priority of the destination, and no delay.
+        options: ProcessingOptions::default(),
+        priority: None,
+        due: None,
+        redrive: None,
+        source: None,
+        traced: None,
     }
 }

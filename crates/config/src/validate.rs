@@ -1,6 +1,7 @@
 //! Checks that serde cannot do: ranges, and contradictions between fields.
 
 use super::{Config, ConfigError, TcpAuth, invalid};
+use domain::RELEASE_BATCH_MAX;
 
 impl Config {
     pub fn validate(&self) -> Result<(), ConfigError> {
@@ -48,7 +49,12 @@ impl Config {
             ("processor.concurrency", self.processor.concurrency as u64, 1, 100_000),
             ("processor.lease_ms", self.processor.lease_ms, 100, 24 * 3_600_000),
             ("sender.lease_ms", self.sender.lease_ms, 500, 600_000),
-            ("sender.release_batch_max", self.sender.release_batch_max as u64, 1, 1024),
+            (
+                "sender.release_batch_max",
+                self.sender.release_batch_max as u64,
+                1,
+                RELEASE_BATCH_MAX as u64,
+            ),
             (
                 "outgoing.connection_age_max_ms",
                 self.outgoing.connection_age_max_ms,

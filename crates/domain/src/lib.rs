@@ -48,5 +48,8 @@ pub use trace::TraceContext;
 /// The number that ingest stamps, per destination: 1, 2, 3 … without gaps. Always below 2^53.
 pub type Sequence = u64;
 
+/// The most messages of a lane that one call releases.
+pub const RELEASE_BATCH_MAX: usize = 1024;
+
 /// Raised whenever Redis may have lost data, so that `(epoch, sequence)` never repeats.
 pub type Epoch = u64;

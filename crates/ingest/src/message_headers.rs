@@ -240,6 +240,8 @@ fn encoded(headers: &HeaderMap, name: &str, max: usize) -> Result<Option<String>
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
@@ -251,6 +253,14 @@ mod tests {
 
     fn read(pairs: &[(&str, &str)]) -> Result<MessageHeaders, String> {
         MessageHeaders::read(&headers(pairs), 0)
+    }
+
+    #[test]
+    fn documented_headers_are_those_that_are_read() {
+        let documented = SendHeaders::into_params(|| None);
+        let documented: BTreeSet<String> =
+            documented.into_iter().map(|header| header.name).collect();
+        assert_eq!(documented, NAMES.map(|(name, _)| name.to_owned()).into());
     }
 
     #[test]

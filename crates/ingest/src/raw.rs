@@ -26,7 +26,19 @@ pub(super) fn draft_of(headers: HeaderMap, body: Bytes, to: Recipients) -> Resul
     };
     let due = due_of(&said, now_ms).map_err(Problem::invalid_header)?;
     let options = said.options().map_err(Problem::invalid_header)?;
-    let MessageHeaders { id, key, idempotency_key, priority, source, .. } = said;
+    // Names all fields, so that a new header does not compile until it is used here.
+    let MessageHeaders {
+        id,
+        key,
+        idempotency_key,
+        priority,
+        source,
+        delay_ms: _,
+        due_at: _,
+        keep_result: _,
+        attempts_max: _,
+        backoff_ms: _,
+    } = said;
     let source = source.map(source::check).transpose();
     let source =
         source.map_err(|error| Problem::invalid_header(format!("{SOURCE}: {}", &error[1..])))?;

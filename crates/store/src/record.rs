@@ -398,9 +398,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_nothing_is_said_of_costs_one_byte() {
-        let plain = Stamped {
+    /// A message with none of the fields that few have.
+    fn plain() -> Stamped {
+        Stamped {
             processed: None,
             input: None,
             idempotency_key: None,
@@ -408,7 +408,30 @@ mod tests {
             options: ProcessingOptions::default(),
             accounted_bytes: 2,
             ..stamped("a", JSON, b"{}")
-        };
+        }
+    }
+
+    /// They are written by position, and one may be left out.
+    #[test]
+    fn each_rare_field_comes_back_alone() {
+        let Stamped { processed, input, idempotency_key, origin, options, .. } =
+            stamped("a", JSON, b"{}");
+        for one in [
+            Stamped { processed, ..plain() },
+            Stamped { input, ..plain() },
+            Stamped { idempotency_key, ..plain() },
+            Stamped { origin, ..plain() },
+            Stamped { options, ..plain() },
+        ] {
+            let Written { record, .. } = of_stamped(&one, Ordering::Destination, FIRST);
+            let attempts = one.attempts.clone();
+            assert_eq!(read(record.into(), &one.destination, 42, attempts), Ok(one));
+        }
+    }
+
+    #[test]
+    fn what_nothing_is_said_of_costs_one_byte() {
+        let plain = plain();
         let arrival = Arrival::of(plain.message.clone());
         let arrived = of_arrival(&arrival, 7, true, FIRST);
         assert_eq!(of_stamped(&plain, Ordering::Destination, FIRST), arrived);

@@ -10,11 +10,9 @@ use crate::{
     deliver::{self, Deliver},
     lane::Rules,
 };
+use domain::RELEASE_BATCH_MAX;
 use faults::planted;
 use store::{CatalogEntry, StoreError};
-
-/// The most messages that one call releases of one lane. The configuration cannot raise it.
-const RELEASE_BATCH_MAX: usize = 1024;
 
 /// The result of a lookup of the definition.
 pub(super) type Lookup = Result<Option<Arc<CatalogEntry>>, StoreError>;

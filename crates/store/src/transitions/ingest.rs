@@ -210,16 +210,32 @@ impl<'a> Batch<'a> {
 
     /// True if these arrivals may take the fast path.
     fn is_fast(&self) -> bool {
-        let destination = &self.entry.destination;
+        // Names all fields, so that a new one does not compile until it is decided here.
+        let Batch {
+            entry,
+            arrivals,
+            idempotency_keys,
+            options,
+            sources,
+            bodies,
+            call_sequence: _,
+            epoch: _,
+            schema: _,
+            lanes: _,
+            records: _,
+            accounted_bytes_sum: _,
+            wanted: _,
+        } = self;
+        let destination = &entry.destination;
         destination.ordering == Ordering::Destination
             && destination.processing == Processing::Parallel
             && destination.backlog_bytes_max == 0
             && destination.ids_indexed() == 0
-            && self.arrivals.len() <= FAST_MAX
-            && self.idempotency_keys.values.is_empty()
-            && self.options.is_empty()
-            && self.sources.is_empty()
-            && self.bodies.is_empty()
+            && arrivals.len() <= FAST_MAX
+            && idempotency_keys.values.is_empty()
+            && options.is_empty()
+            && sources.is_empty()
+            && bodies.is_empty()
     }
 }
 

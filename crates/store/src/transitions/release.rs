@@ -20,8 +20,8 @@ use crate::{
     rows::LaneSets,
 };
 use domain::{
-    AttemptError, ConsumerRefusal, DeliveryKind, Epoch, ErrorKind, Ordering, Sequence, Stage,
-    Stamped, Tombstone,
+    AttemptError, ConsumerRefusal, DeliveryKind, Epoch, ErrorKind, Ordering, RELEASE_BATCH_MAX,
+    Sequence, Stage, Stamped, Tombstone,
 };
 use redis_client::ScriptCall;
 
@@ -290,7 +290,7 @@ impl Store {
             upto: lane.settled.upto,
             accounted_bytes: lane.settled.accounted_bytes(),
             held_upto: lane.held_upto,
-            most: lane.limit.min(1024),
+            most: lane.limit.min(RELEASE_BATCH_MAX),
         });
         let settled = || lanes.iter().map(|lane| &lane.settled);
         let mut call = Args {
