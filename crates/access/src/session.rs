@@ -38,7 +38,7 @@ pub struct Session {
     pub token: String,
     /// When it began.
     pub begun_ms: u64,
-    /// When the page last asked for the signed-in user.
+    /// When the page last asked for the session.
     seen_ms: u64,
 }
 
@@ -50,7 +50,7 @@ impl Session {
         (Session { id, token, begun_ms: now_ms, seen_ms: now_ms }, random())
     }
 
-    /// The session of a request, unless it was idle for too long, or is too old.
+    /// The session of a request, unless it was idle for too long or is too old.
     pub(super) fn shown(key: &str, headers: &HeaderMap, now_ms: u64) -> Option<Session> {
         let (value, secret) = (value_of(headers)?, text_of(headers, SECRET)?);
         let text = seal(key, secret)?.open(PLACE, value)?;
