@@ -1,4 +1,4 @@
-//! Serves HTTP: accepts connections, closes slow ones, and answers health checks even when all
+//! Serves HTTP: accepts connections, closes slow connections, and answers health checks even when all
 //! slots are taken.
 
 use std::{

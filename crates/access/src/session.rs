@@ -36,7 +36,7 @@ pub struct Session {
     pub id: String,
     /// The token that began the session.
     pub token: String,
-    /// When it began.
+    /// When the session began.
     pub begun_ms: u64,
     /// When the page last asked for the session.
     seen_ms: u64,
@@ -65,7 +65,7 @@ impl Session {
         Session { seen_ms: now_ms, ..self }
     }
 
-    /// The value of its cookie.
+    /// The value of the session's cookie.
     pub(super) fn sealed(&self, key: &str, secret: &str) -> Option<String> {
         seal(key, secret)?.seal(PLACE, &serde_json::to_string(self).ok()?)
     }

@@ -97,7 +97,7 @@ fn caller_of(
     let named = named.and_then(|(_, text)| text.parse::<DestinationName>().ok());
     let allowed = allowed(guard, scope, named.as_ref(), request);
     match (allowed, &named) {
-        // The only call of this scope that changes a destination: it sends one message, which may be signed.
+        // Only one POST route of this scope names a destination: it sends one message, which may be signed.
         (Err(refused), Some(name))
             if scope == Scope::Ingest && *request.method() == Method::POST =>
         {

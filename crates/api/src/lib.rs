@@ -129,7 +129,7 @@ pub fn router(api: Api) -> Router {
     routes(Router::new()).layer(DefaultBodyLimit::max(body_bytes_max)).with_state(api)
 }
 
-/// Adds all routes except those of ingest, in the order of the document.
+/// Adds all routes except the routes of ingest, in the order of the document.
 fn routes<R: Routes<Api>>(all: R) -> R {
     use consumers::{acknowledge, consume};
     use workers::{complete, lease, lease_updates};

@@ -100,7 +100,7 @@ pub(super) async fn log(
     }
 }
 
-/// Which of the dead-lettered messages are still dead letters.
+/// The messages that are still dead letters, of those that left as dead letters.
 async fn letters_among(
     target: &Target,
     entries: &[(Sequence, Result<LogEntry, String>)],

@@ -28,7 +28,7 @@ pub(super) struct Lane {
     key: Option<String>,
 }
 
-/// What blocks a lane.
+/// The cause that blocks a lane, with details.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Why {
     destination: DestinationName,

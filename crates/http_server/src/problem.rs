@@ -50,7 +50,7 @@ pub struct ProblemObject {
 /// A problem, as `application/problem+json`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
-    /// The HTTP status: the one of the code, or another 4xx.
+    /// The HTTP status: the status of the code, or another 4xx.
     pub status: StatusCode,
     /// The stable code that clients may rely on.
     pub code: Code,

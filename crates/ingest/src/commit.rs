@@ -127,7 +127,7 @@ impl Committer {
         Committer { catalog, jobs, memory, keys, rates: Rates::default() }
     }
 
-    /// What is left of the rate of a destination; `None` without a limit.
+    /// How much of the rate of a destination is left; `None` without a limit.
     pub(super) fn rate_left(&self, destination: &DestinationName) -> Option<Left> {
         let rate = self.catalog.get(destination.as_str())?.destination.ingest_rate_per_second_max;
         self.rates.left(destination.as_str(), rate, Instant::now())

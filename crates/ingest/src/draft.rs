@@ -18,7 +18,7 @@ use jq::{DECODED, can_decode};
 /// A message to which no definition is applied yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
-    /// Its recipients.
+    /// The recipients of the message.
     pub to: Recipients,
     /// The message, with the headers that a JSON message names. `request` has the headers of a raw request.
     pub arrival: Arrival,

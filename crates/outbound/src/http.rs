@@ -5,9 +5,9 @@
 //! reseq-id, reseq-destination, reseq-sequence, reseq-previous, reseq-epoch, reseq-attempt
 //! reseq-key           if the message has an ordering key
 //! reseq-origin        if it was redriven or replayed: the original's <destination>/<epoch>/<sequence>
-//! content-type        the body's
-//! x-…, webhook-…, …   the message's own headers: those that travel (`forward_headers`)
-//! authorization, …    the static headers of the definition; they override the message's
+//! content-type        the content type of the body
+//! x-…, webhook-…, …   the headers of the message that travel (`forward_headers`)
+//! authorization, …    the static headers of the definition; they override headers of the message
 //! webhook-id, webhook-timestamp, webhook-signature, reseq-signature
 //!                     if the destination signs (`signatures/sign.rs`)
 //!

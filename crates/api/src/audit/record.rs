@@ -144,7 +144,7 @@ impl Recorder {
     /// Writes an entry. Does not end with the task that calls it.
     async fn write(&self, entry: Entry) {
         let recorder = self.clone();
-        // It fails only when the runtime stops.
+        // Fails only when the runtime stops.
         let _ = self.0.tasks.spawn(async move { recorder.store(&entry).await }).await;
     }
 

@@ -34,7 +34,7 @@ const POINTS_MAX: usize = 120;
 /// The most destinations with charts of their own.
 const DESTINATIONS_MAX: usize = 200;
 
-/// The numbers at one time.
+/// The numbers at one point in time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Point {
     at_ms: u64,

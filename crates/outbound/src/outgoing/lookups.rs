@@ -54,7 +54,7 @@ pub(super) struct Lookups {
 struct Names {
     /// Callers that ask for the same name share one look-up.
     in_flight: HashMap<String, Answer>,
-    /// By name: true if the last look-up found addresses; false if it failed, or had no answer.
+    /// For each name: true if the last look-up found addresses; false if it failed, or had no answer.
     known: LruCache<String, bool>,
 }
 
