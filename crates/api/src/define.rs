@@ -66,11 +66,11 @@ pub(super) enum Condition {
     None,
     /// The definition must exist: the request changes it.
     Known,
-    /// `If-Match: *`: it must exist.
+    /// `If-Match: *`: the definition must exist.
     Exists,
-    /// `If-Match: "…"`: it must be one of these versions.
+    /// `If-Match: "…"`: the definition must have one of these versions.
     OneOf(Vec<u64>),
-    /// `If-None-Match: *`: it must not exist.
+    /// `If-None-Match: *`: the definition must not exist.
     Absent,
 }
 

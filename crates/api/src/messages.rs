@@ -63,7 +63,7 @@ impl Listing {
         Range::parse(Location::Parameter, from, to, times.0, times.1)
     }
 
-    /// True if no text is wanted, or one of the errors of the message contains it.
+    /// True if the filter has no text, or one of the errors of the message contains the text.
     fn takes_errors_of(&self, one: &Listed) -> bool {
         let Some(text) = &self.error else { return true };
         let message = &one.message;

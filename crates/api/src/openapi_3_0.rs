@@ -10,7 +10,7 @@ pub(super) fn of(mut document: Value) -> Value {
     document
 }
 
-/// Changes this part of the document, and all parts inside it.
+/// Converts this part of the document, and all parts inside it.
 fn change(part: &mut Value) {
     match part {
         Value::Object(fields) => {

@@ -27,7 +27,7 @@ use formats::code::Code;
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{CatalogToken, server_clock_ms};
 
-/// The longest lifetime of a token, in milliseconds: ten years. A token without an end has none.
+/// The longest lifetime of a token that ends, in milliseconds: ten years.
 const EXPIRES_IN_MS_MAX: u64 = 3_650 * 24 * 3_600_000;
 
 /// The highest rate that a token may have.

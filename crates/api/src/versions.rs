@@ -32,8 +32,8 @@ pub(super) struct Version {
     version: u64,
     #[schema(format = DateTime)]
     written_at: String,
-    /// The caller that wrote it, as in the audit log; `configuration_file` for the file of a process; empty if it is
-    /// not known.
+    /// The caller that wrote the version, as in the audit log; `configuration_file` for the file of a process; empty if
+    /// it is not known.
     actor: String,
     /// The name of the token; for a configuration file, the name of the process.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -129,7 +129,7 @@ pub(super) async fn rollback(
 ) -> Result<Response, Problem> {
     let name = &name;
     let condition = Condition::of_known(&headers)?;
-    // With the other rule, the configuration file does not undo the rollback.
+    // The configuration file undoes a rollback only if the rule is to write its definitions always.
     if api.in_file.is_always_written() {
         refuse_if_in_file(&api, name).await?;
     }

@@ -123,7 +123,7 @@ pub(super) struct Pending {
     inside: Inside,
 }
 
-/// How workers asked to get a message again later.
+/// Requests of workers to get a message again later.
 #[derive(Serialize, ToSchema)]
 pub(super) struct AskedLater {
     /// How many times workers asked, since the message arrived or an operator retried it.

@@ -165,12 +165,12 @@ impl ClientConnection {
         let _ = self.0.certificate.set(subject);
     }
 
-    /// From now on there may be several requests at a time (HTTP/2).
+    /// From now on, the client may have several requests at a time (HTTP/2).
     pub fn multiplex(&self) {
         self.0.is_multiplexed.store(true, Ordering::Relaxed);
     }
 
-    /// True if there may be several requests at a time.
+    /// True if the client may have several requests at a time.
     pub fn is_multiplexed(&self) -> bool {
         self.0.is_multiplexed.load(Ordering::Relaxed)
     }

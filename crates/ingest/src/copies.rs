@@ -95,7 +95,7 @@ pub(super) async fn submit_all(
     outcomes
 }
 
-/// Gives all copies of a message the same id, if it follows from an idempotency key that was found
+/// Gives all copies of a message the same id, if the id is derived from an idempotency key that was found
 /// in the message. Returns these ids, by the index of the message.
 pub(super) fn settle_ids(all: &mut [Copies<'_>]) -> HashMap<usize, String> {
     let mut ids = HashMap::new();

@@ -1,4 +1,4 @@
-//! Finds the keys that a producer did not give, where the definition of the destination says that they are.
+//! Finds the keys that a producer did not give. The definition of the destination says where in the message they are.
 
 mod text;
 

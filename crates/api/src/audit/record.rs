@@ -31,7 +31,7 @@ use formats::code::Code;
 use http_server::{client_connection::ClientConnection, principal::Principal, problem::Problem};
 use store::{Author, Store};
 
-/// A token may fill one of this many parts of the log at once, and then add one entry per `ENTRY_EVERY`.
+/// Each token may fill `1 / SHARES` of the log at once, and then add one entry per `ENTRY_EVERY`.
 const SHARES: usize = 10;
 const ENTRY_EVERY: Duration = Duration::from_secs(1);
 
@@ -141,7 +141,7 @@ impl Recorder {
         }
     }
 
-    /// Writes an entry. Does not end with the task that calls it.
+    /// Writes an entry, even if the calling task ends before.
     async fn write(&self, entry: Entry) {
         let recorder = self.clone();
         // Fails only when the runtime stops.
@@ -198,7 +198,7 @@ async fn store_entry(store: &Store, entries_max: usize, entry: &Entry) {
 pub(crate) struct Action {
     recorder: Recorder,
     entry: Mutex<Entry>,
-    /// True once its outcome is recorded.
+    /// True once the outcome of the action is recorded.
     is_over: AtomicBool,
 }
 
@@ -216,7 +216,7 @@ impl Action {
         !self.is_over.swap(true, Ordering::Relaxed)
     }
 
-    /// Records that a bulk operation begins. It may go on after the answer.
+    /// Records that a bulk operation begins. The operation may continue after the answer.
     pub(crate) async fn operation_begins(&self, id: &str, dry_run: bool) {
         self.change(|entry| {
             entry.operation = Some(id.to_owned());
@@ -268,7 +268,7 @@ struct Unfinished(Arc<Action>);
 impl Drop for Unfinished {
     fn drop(&mut self) {
         let action = &self.0;
-        // The end of a bulk operation is recorded by its task.
+        // The task of a bulk operation records its end.
         if action.now().operation.is_some() || !action.end() {
             return;
         }

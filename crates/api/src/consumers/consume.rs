@@ -51,7 +51,7 @@ const GIVE_BACK_WITHIN: Duration = Duration::from_secs(20);
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ConsumeRequest {
-    /// The most messages.
+    /// The most messages to take.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 1000, default = 1)]
     max: usize,

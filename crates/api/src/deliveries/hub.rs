@@ -35,7 +35,7 @@ struct Inner {
     heard: broadcast::Sender<TailHeard>,
     state: Mutex<State>,
     shares: Shares,
-    /// A client has begun to watch, or the subscription has begun.
+    /// Notified when a client begins to watch, or when the subscription has begun.
     changed: Notify,
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Severity {
     Error,
     /// Something that may become an error.
     Warning,
-    /// Worth knowing.
+    /// A fact that is worth knowing.
     Info,
 }
 

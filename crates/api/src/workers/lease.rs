@@ -51,11 +51,11 @@ struct LeaseRequest {
     /// The destinations to claim from. Their transform is `worker`.
     #[schema(min_items = 1, max_items = 1000)]
     destinations: Vec<DestinationName>,
-    /// The most messages.
+    /// The most messages to claim.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 1000, default = 1)]
     max: usize,
-    /// The fewest messages; with fewer, the answer has none. Above 1 only with one destination.
+    /// The fewest messages to claim: if fewer wait, the answer has none. Above 1 only with one destination.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 64, default = 1)]
     min: usize,

@@ -22,7 +22,7 @@ use store::{CatalogEntry, Claimed, Claimers, LeaseTerms, Room, Taker};
 /// later are requeued.
 const STAMPED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Requests for longer leases get no arrivals. If the call that stamps arrivals has no answer, they wait until their
+/// Requests for longer leases get no arrivals: if the call that stamps arrivals has no answer, these wait until their
 /// lease ends.
 const LEASE_MAX: Duration = Duration::from_secs(60);
 

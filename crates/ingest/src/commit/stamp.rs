@@ -29,7 +29,7 @@ pub(super) struct Stamping {
     pub(super) watermark: Watermark,
     /// Schedules delayed messages that are due soon.
     pub(super) due: DueTimer,
-    /// Waiting requests that can take messages at once.
+    /// The processor and the waiting workers of this process, which can take messages at once.
     pub(super) takers: Vec<Arc<dyn Taker>>,
     pub(super) memory: MemoryBudget,
     pub(super) batch_max: usize,

@@ -45,7 +45,7 @@ impl Ingest {
         response
     }
 
-    /// Takes the messages of a batch after the first from the rate of its token.
+    /// Takes all messages of a batch except the first from the rate of its token.
     pub(super) fn owe(&self, caller: &Principal, more: usize) {
         self.rates.owe(&caller.who, caller.grant().rate_per_second_max, more, Instant::now());
     }

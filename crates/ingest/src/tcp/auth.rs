@@ -36,7 +36,7 @@ pub(super) fn is_of_another_protocol(frame: &[u8]) -> bool {
 pub(super) struct Shown {
     text: Option<String>,
     caller: Option<Principal>,
-    /// Why the certificate does not allow to send here.
+    /// Why the certificate does not allow the producer to send here.
     refused: Option<Problem>,
     /// Counts the connection for its token until it ends.
     _in_progress: Option<Held<Arc<str>>>,

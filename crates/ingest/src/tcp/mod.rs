@@ -67,7 +67,7 @@ pub struct Shared {
     pub pace: MinRate,
     /// The limit of connections, over all listeners.
     pub connections: Arc<Semaphore>,
-    /// The connections that yield their places.
+    /// The unverified connections. At the limit, they yield their places.
     pub unverified: Unverified,
     /// The most connections of one address at each listener; 0: no limit.
     pub connections_per_address_max: usize,
