@@ -48,7 +48,7 @@ struct Lane {
     key: Option<String>,
     /// How many messages have not left the lane.
     pending: u64,
-    /// How many of these messages are processed and wait for delivery.
+    /// How many of these messages are processed and not delivered yet.
     ready: u64,
     /// The head: the message that the others wait for. Null if it has just left.
     head: Option<Pending>,

@@ -1,4 +1,5 @@
-//! Writes the OpenAPI document of all routes. A test compares it with the file that the service serves ([`super::docs`]).
+//! Writes the OpenAPI document of all routes. A test compares it with the file that the service serves
+//! ([`super::docs`]).
 
 use utoipa::{
     PartialSchema, ToSchema,

@@ -157,7 +157,7 @@ pub(super) struct Which {
     /// True: only the destinations that need attention.
     #[serde(default)]
     attention: bool,
-    /// False: leaves out the sums over all destinations, for which Redis reads each of them. `true` if absent.
+    /// False: leaves out the sums over all destinations, which need a read of each destination. `true` if absent.
     totals: Option<bool>,
 }
 
