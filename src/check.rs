@@ -61,7 +61,7 @@ pub async fn run(args: CheckArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A warning for each server that does not sync its append-only file while it saves or rewrites.
+/// A warning for each server that does not sync its append-only file while it saves or rewrites data.
 fn syncs_skipped(servers: &[(String, Result<ServerState, StoreError>)]) -> Vec<String> {
     let states = servers.iter().filter_map(|(name, state)| Some((name, state.as_ref().ok()?)));
     let skipping = states.filter(|(_, state)| state.appends && state.skips_syncs);

@@ -19,13 +19,13 @@ mod check;
 mod migrate;
 mod reload;
 
-/// The version, with the commit if whoever builds says it: `RESEQ_BUILD="0.1.0 (1a2b3c4)" cargo build`.
+/// The version, with the commit if the build names it: `RESEQ_BUILD="0.1.0 (1a2b3c4)" cargo build`.
 const VERSION: &str = match option_env!("RESEQ_BUILD") {
     Some(build) => build,
     None => env!("CARGO_PKG_VERSION"),
 };
 
-/// jemalloc handles messages well: many small allocations that another thread frees.
+/// jemalloc suits the work on messages: many small allocations that another thread frees.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -55,7 +55,7 @@ enum Command {
     Completions(completions::CompletionsArgs),
     /// Write the man pages of all commands
     Man(man::ManArgs),
-    /// Evaluate a jq expression for a service, which starts this command itself.
+    /// Evaluate a jq expression for a service. The service starts this command itself.
     #[command(hide = true)]
     JqRunner,
 }

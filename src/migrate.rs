@@ -8,7 +8,7 @@ use config::Config;
 use redis_client::embedded::EmbeddedRedis;
 use store::{OlderPod, Store, known_schema};
 
-/// Report the progress after this many partitions.
+/// The progress is reported after this many partitions.
 const TELL_EVERY: u16 = 16;
 
 /// Arguments of `reseq migrate`.
@@ -56,7 +56,7 @@ async fn migrate(store: &Store, dry_run: bool) -> anyhow::Result<()> {
         println!("dry run: nothing was changed; all live pods know schema {target}");
         return Ok(());
     }
-    // From here on, no older pod can start. An older pod that has just started is now in the list.
+    // From here on, no older pod can start. An older pod that has just started is in the list now.
     let before = store.set_meta_schema(target).await?;
     if let Err(refusal) = refuse_older(&store.older_pods().await?) {
         store.set_meta_schema(before).await?;

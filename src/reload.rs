@@ -12,12 +12,12 @@ pub struct ReloadArgs {
     /// The configuration file (TOML) of the process
     #[arg(long, env = "RESEQ_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The id of the process. In a container it is 1
+    /// The id of the process; 1 in a container
     #[arg(long, default_value_t = 1)]
     pid: i32,
 }
 
-/// Checks the configuration, so that the caller sees what is wrong, and signals the process.
+/// Checks the configuration, so that the caller sees its errors, and signals the process.
 pub fn run(args: &ReloadArgs) -> anyhow::Result<()> {
     let config = Config::load(args.config.as_deref(), std::env::vars())?;
     telemetry::check_level(&config.log.level).map_err(anyhow::Error::msg)?;

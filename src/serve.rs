@@ -13,8 +13,8 @@ use crate::{AppError, Reseq, Role, Running};
 use config::Config;
 use telemetry::{Log, Process, install_traces};
 
-/// Runs until SIGTERM or SIGINT, then drains. SIGHUP reloads the configuration. With `with`, the caller may add to the service,
-/// such as transforms. Uses its own threads, as many as configured.
+/// Runs until SIGTERM or SIGINT, then drains. SIGHUP reloads the configuration. In `with`, the caller may add parts to
+/// the service, such as transforms. Starts its own threads, as many as configured.
 pub fn run(
     path: Option<&Path>,
     roles: Vec<Role>,
@@ -28,8 +28,8 @@ pub fn run(
     runtime.block_on(serve(config, path, roles, with))
 }
 
-/// The number of threads. A sender delivers the messages of a lane one by one, so work for other lanes must not
-/// delay it. In other pods, more threads mostly wake each other: the pods share the machine with Redis.
+/// The number of threads. A sender delivers the messages of a lane one by one, so work for other lanes must not delay
+/// it. In pods without a sender, more threads mostly wake each other: the pods share the machine with Redis.
 fn threads(configured: usize, cpus: usize, roles: &[Role]) -> usize {
     match configured {
         0 if roles.contains(&Role::Sender) => cpus,
@@ -93,8 +93,8 @@ async fn stop(running: Running) -> Result<(), AppError> {
     running.stop().await
 }
 
-/// Reads the configuration again, and takes over what may change while the process runs. A configuration that cannot be
-/// used changes nothing.
+/// Reads the configuration again, and applies the changes that need no restart. If the configuration cannot be used,
+/// changes nothing.
 fn reload(running: &mut Running, path: Option<&Path>, log: &Log) {
     let now = NotifyState::monotonic_usec_now();
     tell_systemd(&now.map_or(vec![], |now| vec![NotifyState::Reloading, now]));
@@ -113,14 +113,14 @@ fn reload(running: &mut Running, path: Option<&Path>, log: &Log) {
     tell_systemd(&[NotifyState::Ready]);
 }
 
-/// Tells systemd, if it has started this process, how the process is.
+/// Reports the state of this process to systemd, if systemd started it.
 fn tell_systemd(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "systemd cannot be told how this process is");
     }
 }
 
-/// Shows systemd that the process can still run a task, twice in each interval that its unit sets.
+/// Shows systemd that the process can still run a task, twice in each watchdog interval of its unit.
 async fn feed_watchdog() {
     let Some(interval) = sd_notify::watchdog_enabled() else { return };
     let mut tick = tokio::time::interval(interval / 2);

@@ -21,7 +21,7 @@ use super::{
     supervisor::Supervisor,
 };
 
-/// Inputs for building the parts, besides the configuration.
+/// The inputs for the parts, besides the configuration.
 pub(super) struct Dependencies {
     pub(super) pod: String,
     pub(super) roles: HashSet<Role>,

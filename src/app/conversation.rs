@@ -26,9 +26,9 @@ const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// HTTP/2: the most bytes of an answer that wait for a client to read.
 const SEND_BYTES_MAX: usize = 64 << 10;
-/// HTTP/2: a client that resets more requests before their answer loses its connection (CVE-2023-44487).
+/// HTTP/2: a client loses its connection if it resets more requests than this before their answer (CVE-2023-44487).
 const RESETS_MAX: usize = 20;
-/// HTTP/2: a client loses its connection if this side resets more requests for errors (CVE-2025-8671).
+/// HTTP/2: a client loses its connection if its errors make this side reset more requests than this (CVE-2025-8671).
 const ERRORS_MAX: usize = 64;
 
 /// A served connection, in one of the two versions.

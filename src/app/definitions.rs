@@ -29,7 +29,7 @@ const NAMES_MAX: Duration = Duration::from_secs(10);
 /// The pause before the next attempt to define destinations whose Redis was not available.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 
-/// The most destinations of one kind that the log and the audit log name at a start.
+/// The most destinations of one kind that the log and the audit log name at the start of a process.
 const NAMED_MAX: usize = 20;
 
 /// Writes the definitions of the configuration file. Cheap to clone.
@@ -39,7 +39,7 @@ pub(super) struct FileWriter {
     rule: FileRule,
     audit_entries_max: usize,
     by: Author,
-    /// How many destinations it changed, and how many it left as they were.
+    /// How many destinations the writer changed, and how many it left unchanged.
     changed: Arc<AtomicUsize>,
     kept: Arc<AtomicUsize>,
 }
@@ -88,7 +88,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Says how many there were, if not all were named.
+    /// Logs how many destinations there were, if the log did not name them all.
     fn sum_up(&self) {
         let [changed, kept] =
             [&self.changed, &self.kept].map(|count| count.load(Ordering::Relaxed));
@@ -130,7 +130,7 @@ pub(super) async fn check_addresses(
         }
         Ok(())
     };
-    // Names not checked by then are checked when Reseq connects to them.
+    // Names that are not checked in time are checked when Reseq connects to them.
     tokio::time::timeout(NAMES_MAX, checking).await.unwrap_or_else(|_| {
         tracing::warn!(
             "not all hosts of the configuration file could be resolved in {NAMES_MAX:?}"
@@ -273,7 +273,7 @@ async fn seal_secrets(store: Store, stop: CancellationToken) {
     }
 }
 
-/// Defines the topics of the file. Their destinations may be created over HTTP, even later.
+/// Defines the topics of the file. Their destinations need not exist yet: clients may create them over HTTP later.
 pub(super) async fn define_topics(
     store: &Store,
     catalog: &Catalog,

@@ -1,5 +1,5 @@
-//! Divides the file descriptors of the process: limits incoming and outgoing connections, so that some are always
-//! left for Redis, logs and health checks.
+//! Divides the file descriptors of the process. Limits incoming and outgoing connections, so that some descriptors are
+//! always left for Redis, logs and health checks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,32 +14,32 @@ use outbound::{
 };
 use tls::Connector;
 
-/// The most descriptors to request. The system keeps a table of them.
+/// The most descriptors to request. The system keeps a table of all of them.
 const LIMIT_MAX: u64 = 1 << 20;
-/// Descriptors for Redis, logs, listeners, and health checks beyond the limit.
+/// The descriptors for Redis, logs, listeners, and HTTP connections beyond the limit (`RESERVE`, `CLOSING_MAX`).
 const KEPT: usize = 100 + RESERVE + CLOSING_MAX;
 /// The fewest descriptors for deliveries and transforms.
 const OUTGOING_MIN: usize = 16;
 /// The fewest descriptors for everything except incoming connections.
 const KEPT_MIN: usize = KEPT + OUTGOING_MIN;
-/// Of the descriptors for deliveries and transforms, one in this many counts as a process of
-/// expressions in ingest and in processors each, and one as a look-up of a host name.
+/// With `n` descriptors for deliveries and transforms, `n / PART` processes run expressions in ingest, as many in
+/// processors, and `n / PART` look-ups of host names run at once.
 const PART: usize = 16;
-/// Sockets of a look-up without an answer: it sends two questions three times each, each time from a new socket.
+/// The sockets of a look-up without an answer. It sends two questions three times each, each time from a new socket.
 const LOOKUP_SOCKETS: usize = 6;
 /// The default limits, if there are enough descriptors.
 const HTTP_MAX: usize = 4096;
 const TCP_MAX: usize = 1024;
-/// The limit of connections at the listener for operators.
+/// The most connections at the listener for operators.
 const ADMIN_MAX: usize = 64;
 
-/// The limits of connections, and of other uses of descriptors.
+/// The limits of connections and of other uses of descriptors.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Descriptors {
     pub(super) http: usize,
     pub(super) admin: usize,
     pub(super) tcp: usize,
-    /// Outgoing connections.
+    /// The most outgoing connections.
     pub(super) outgoing: usize,
     /// The most look-ups of host names at once.
     pub(super) lookups: usize,
@@ -48,12 +48,12 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Raises the limit of this process as far as allowed, and divides it.
+    /// Raises the descriptor limit of this process as far as allowed, and divides the descriptors.
     pub(super) fn share(config: &Config) -> Result<Descriptors, ConfigError> {
         Descriptors::of(raise_limit(), config)
     }
 
-    /// The clients of deliveries and transforms. They look names up with `lookup`, or as the system does.
+    /// The clients for deliveries and transforms. They resolve names with `lookup`, or as the system does.
     pub(super) fn clients(
         &self,
         config: &config::Outgoing,

@@ -20,7 +20,7 @@ pub enum AppError {
     /// Redis refused a definition of the configuration file.
     #[error("the destination {name:?} of the configuration file was refused: {problem}")]
     Definition {
-        /// Its name.
+        /// The name of the destination.
         name: DestinationName,
         /// The cause.
         problem: StoreError,
@@ -33,26 +33,25 @@ pub enum AppError {
         "cannot listen on {place}: {problem}; end what uses it, or set {field} to another address"
     )]
     Listen {
-        /// Which address or name.
+        /// The address or name.
         place: String,
-        /// The configuration field that names it.
+        /// The configuration field that names the address.
         field: &'static str,
         /// The cause.
         problem: std::io::Error,
     },
-    /// Reseq, as a library in another program, started that program to run `jq` expressions,
-    /// which only the `reseq` binary can do.
+    /// A program with Reseq as a library was started to run `jq` expressions, which only the `reseq` binary can do.
     #[error(
         "this program was started to run jq expressions, which only a reseq binary can; \
          RESEQ_JQ_RUNNER must name one"
     )]
     NoJqRunner,
-    /// An essential part has ended.
+    /// An essential part of the process has ended.
     #[error(
         "the {what} of this process ended unexpectedly, so the process ends; its log may say why"
     )]
     Ended {
-        /// Which part.
+        /// The name of the part.
         what: &'static str,
     },
     /// The HTTP client could not be built.

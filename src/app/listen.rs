@@ -23,7 +23,7 @@ use tls::Acceptor;
 /// Time limit for the addresses of one name.
 const LOOKUP_MAX: Duration = Duration::from_secs(10);
 
-/// The places where this process must listen, each with its configuration field.
+/// The addresses on which this process must listen, each with its configuration field.
 pub(super) fn places(config: &Config) -> Result<Vec<(&'static str, Listen)>, ConfigError> {
     let mut all = vec![("http.listen", config.http.listen.clone())];
     all.extend(config.admin.place()?.map(|place| ("admin.listen", place)));
@@ -31,7 +31,7 @@ pub(super) fn places(config: &Config) -> Result<Vec<(&'static str, Listen)>, Con
     Ok(all)
 }
 
-/// The addresses of a place, without duplicates.
+/// The resolved addresses, without duplicates.
 pub(super) async fn addresses_of(
     place: &Listen,
     field: &'static str,
@@ -51,8 +51,8 @@ pub(super) async fn addresses_of(
     }
 }
 
-/// Binds all addresses of this configuration field, with one port. Skips an address of a name
-/// that this machine does not have, such as `::1` without IPv6, if there is another.
+/// Binds all addresses of this configuration field, with one port. If the name has several addresses, skips those that
+/// this machine does not have, such as `::1` without IPv6.
 pub(super) async fn listen(
     place: &Listen,
     field: &'static str,
@@ -87,10 +87,10 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
 }
 
-/// What HTTP listeners share, and for each the limit of connections of an address.
+/// The parts that the HTTP listeners share, and for each listener the limit of connections per address.
 type OfHttp = (Router, Guard, Store, [ConcurrencyLimit<IpAddr>; 2]);
 
-/// Starts the HTTP listener, and the one for operators. Returns the first address of each, and all addresses.
+/// Starts the HTTP listener, and the HTTP listener for operators. Returns the first address of each, and all addresses.
 pub(super) async fn listen_http(
     config: &Config,
     descriptors: &Descriptors,
@@ -133,7 +133,7 @@ fn first_of(addresses: &[SocketAddr]) -> Result<SocketAddr, AppError> {
     addresses.first().copied().ok_or(AppError::Ended { what: "HTTP listener" })
 }
 
-/// Starts the TCP listeners; returns their addresses.
+/// Starts the TCP listeners. Returns their addresses.
 pub(super) async fn listen_tcp(
     config: &Config,
     connections_max: usize,
@@ -173,7 +173,7 @@ pub(super) async fn listen_tcp(
     Ok(bound)
 }
 
-/// Refuses to serve other machines while no token exists: any caller could do anything.
+/// Refuses to serve other machines while no token exists, because then any caller could do anything.
 pub(super) async fn guarded(config: &Config, guard: &Guard) -> Result<(), AppError> {
     if guard.is_set_up() {
         if config.auth.mode == AuthMode::None {

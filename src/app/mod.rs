@@ -68,15 +68,15 @@ pub struct Running {
     /// The addresses of the TCP listeners, in the order of the configuration.
     pub tcp: Vec<SocketAddr>,
     stop: CancellationToken,
-    /// As it was given at the start, and with the last reload.
+    /// The configuration at the start, and the configuration of the last reload.
     configs: [Config; 2],
     reloadable: Reloadable,
-    /// `None` after its end was reported.
+    /// `None` after the end of Reseq was reported.
     whole: Option<JoinHandle<Result<(), AppError>>>,
 }
 
 impl Running {
-    /// Resolves when Reseq ends on its own, and returns the cause. Call it only once.
+    /// Resolves when Reseq has ended, and returns the cause. Call it only once.
     pub async fn ended(&mut self) -> Result<(), AppError> {
         let Some(whole) = &mut self.whole else { return Ok(()) };
         let ended = whole.await;
@@ -89,7 +89,8 @@ impl Running {
         }
     }
 
-    /// Takes over what may change while Reseq runs, and returns which fields have changed. The log is the caller's.
+    /// Applies the changed fields that need no restart, and returns which fields have changed. The caller applies
+    /// changes of the log.
     pub fn reload(&mut self, config: Config) -> Changes {
         self.reloadable.reload(&config);
         let [at_start, last] = &mut self.configs;
@@ -109,14 +110,14 @@ impl Running {
 }
 
 impl Reseq {
-    /// All roles, with this configuration.
+    /// Reseq with this configuration and all roles.
     pub fn new(config: Config) -> Reseq {
         let roles = Role::ALL.into_iter().collect();
         let (pod, transforms) = (store::pod_name(), HashMap::new());
         Reseq { pod, config, roles, transforms, metrics: None, lookup: None }
     }
 
-    /// Uses this name in the list of pods, instead of another random one.
+    /// Uses this name for the process in the list of pods, instead of another random name.
     pub(crate) fn named(mut self, pod: String) -> Reseq {
         self.pod = pod;
         self
@@ -208,7 +209,7 @@ struct Server {
     http: SocketAddr,
     admin: Option<SocketAddr>,
     tcp: Vec<SocketAddr>,
-    /// The listeners. They stop first, and answer the requests that they have accepted.
+    /// The listeners. They stop first, and still answer the requests that they have accepted.
     listeners: TaskTracker,
     /// Group commit. It ends when all listeners are closed.
     commits: TaskTracker,
@@ -383,7 +384,7 @@ impl Server {
     }
 }
 
-/// The minimum speed of a body or frame that has begun.
+/// The minimum speed at which a body or frame must arrive.
 fn pace_of(config: &Config) -> MinRate {
     let window = Duration::from_millis(config.http.body_window_ms);
     MinRate::new(config.http.body_bytes_per_second_min, window)

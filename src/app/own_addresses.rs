@@ -1,4 +1,4 @@
-//! The addresses of Reseq itself. Deliveries and transforms may not connect to them.
+//! Finds the addresses of Reseq itself. Deliveries and transforms may not connect to them.
 
 use std::{collections::HashMap, future::Future, net::SocketAddr, time::Duration};
 
@@ -14,11 +14,11 @@ use config::{Config, Host, Topology};
 use outbound::outgoing::Outgoing;
 use store::Store;
 
-/// The time between two searches for the addresses of Redis, which change after a failover.
+/// How often the addresses of Redis are resolved, because they change after a failover.
 const EVERY: Duration = Duration::from_secs(10);
 /// Time limit for the addresses of one name, and for the answers of the servers.
 const LOOKUP_MAX: Duration = Duration::from_secs(2);
-/// The port of a Redis URL without one.
+/// The port of a Redis URL that names none.
 const REDIS_PORT: u16 = 6379;
 
 /// Notes the addresses on which this process will listen.
@@ -36,7 +36,7 @@ pub(super) struct RedisAddresses {
     store: Store,
     configured: Vec<Host>,
     outgoing: Outgoing,
-    /// The last known addresses of each server. They stay noted while the name cannot be resolved.
+    /// The last known addresses of each server. They stay known while the name cannot be resolved.
     found: HashMap<Host, Vec<SocketAddr>>,
 }
 

@@ -1,4 +1,4 @@
-//! What may change while a process runs.
+//! Applies a changed configuration while a process runs.
 
 use std::net::IpAddr;
 
@@ -7,12 +7,12 @@ use config::Config;
 use http_server::concurrency_limit::ConcurrencyLimit;
 use outbound::outgoing::Outgoing;
 
-/// The parts that take over fields of a changed configuration. Cheap to clone.
+/// The parts that use fields of a changed configuration. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Reloadable {
     guard: Guard,
     outgoing: Outgoing,
-    /// Limits the connections of each address, at the listener for all and at the one for operators.
+    /// The limits of connections per address: of the listener for all clients, and of the listener for operators.
     pub(super) by_address: [ConcurrencyLimit<IpAddr>; 2],
 }
 

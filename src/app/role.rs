@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, str::FromStr};
 
-/// A part of the work. One process may have all roles.
+/// A part of the work of Reseq. One process may have all roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Accepts messages and stores them in Redis.

@@ -1,4 +1,4 @@
-//! Serves HTTP: accepts connections, closes slow ones, and answers health checks even when all
+//! Serves HTTP: accepts connections, closes slow connections, and answers health checks even when all
 //! slots are taken.
 
 use std::{
@@ -42,7 +42,7 @@ use http_server::{
 };
 use tls::Acceptor;
 
-/// Connections accepted beyond the limit, to answer health checks and to refuse others with a
+/// Connections that are accepted beyond the limit, to answer health checks, and to refuse other requests with a
 /// problem.
 pub(super) const RESERVE: usize = 32;
 /// Further connections that may be closing at the same time. At this limit, the listener accepts no more.
@@ -59,13 +59,13 @@ pub(super) struct HttpServer {
     reserve: Connections,
     /// Permits for file descriptors, including those of closing connections.
     sockets: Arc<Semaphore>,
-    /// If the listener serves TLS.
+    /// Set if the listener serves TLS.
     tls: Option<Acceptor>,
     stop: CancellationToken,
 }
 
 impl HttpServer {
-    /// A server for these routes behind this guard, with at most `connections_max` connections, over TLS if it has
+    /// A server of these routes behind this guard, with at most `connections_max` connections. Serves TLS if it has
     /// certificates.
     pub(super) fn new(
         (routes, guard, by_address): (Router, Guard, ConcurrencyLimit<IpAddr>),
@@ -89,7 +89,7 @@ impl HttpServer {
         }
     }
 
-    /// Accepts connections until `stop`. They run on `tracker`, and end after the answers in progress.
+    /// Accepts connections until `stop`. The connections run on `tracker`, and end after the answers in progress.
     pub(super) async fn run(self: Arc<Self>, listener: TcpListener, tracker: TaskTracker) {
         let server = self;
         loop {
@@ -222,7 +222,7 @@ impl HttpServer {
                 }
             }
         };
-        // Unread input would reset the connection and cut off the answer: read it below.
+        // Unread input would reset the connection and cut off the answer, so the code below reads it.
         let mut may_come = !self.stop.is_cancelled();
         // Drops buffered data, such as an unwritten answer.
         let Some(mut io) = connection.into_io() else {

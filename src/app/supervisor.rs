@@ -1,5 +1,5 @@
-//! Ends the process when an essential task ends unexpectedly, so that the system restarts it. A
-//! process that looks healthy but does nothing would be worse.
+//! Ends the process when an essential task ends unexpectedly, so that the system restarts the process. Otherwise the
+//! process would look healthy but do nothing.
 
 use tokio::sync::mpsc;
 

@@ -22,9 +22,9 @@ use http_server::{
 };
 use store::{Catalog, CatalogToken, Store, StoreError, server_clock_ms};
 
-/// A long request checks at this interval whether its token has ended.
+/// How often a long request checks whether its token has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// The last uses of tokens are written to Redis at this interval.
+/// How often the last uses of tokens are written to Redis.
 const NOTE_EVERY: Duration = Duration::from_secs(5);
 
 /// Checks the callers of a listener. Cheap to clone.

@@ -37,7 +37,7 @@ const OPEN: [&str; 9] = [
 /// The pages of the console, and the session of a browser, which checks the token itself.
 const CONSOLE: [&str; 4] = ["/console", "/console/", "/console/{file}", "/console/session"];
 
-/// The result of a message. Whoever sends a message may see what became of it, if he names its id.
+/// The result of a message. A client that may send messages may read a result, if it gives the id of the message.
 const RESULT: &str = "/v1/destinations/{destination}/messages/{sequence}/result";
 
 /// True if a request may last long, because it waits for messages or streams events.
@@ -67,7 +67,7 @@ pub fn needed(method: &Method, path: &str) -> Needed {
         _ if path.starts_with("/v1/tokens") || path == "/v1/audit" => Scope::Admin,
         _ if is_get => Scope::Read,
         "/v1/destinations/{destination}" | "/v1/topics/{topic}" => Scope::Admin,
-        // They define, or tell something of secrets.
+        // These routes define destinations, or reveal something about secrets.
         "/v1/destinations/{destination}/rollback"
         | "/v1/destinations/{destination}/restore"
         | "/v1/destinations/{destination}/diff" => Scope::Admin,

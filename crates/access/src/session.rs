@@ -36,9 +36,9 @@ pub struct Session {
     pub id: String,
     /// The token that began the session.
     pub token: String,
-    /// When it began.
+    /// When the session began.
     pub begun_ms: u64,
-    /// When the page last asked for the signed-in user.
+    /// When the page last asked for the session.
     seen_ms: u64,
 }
 
@@ -50,7 +50,7 @@ impl Session {
         (Session { id, token, begun_ms: now_ms, seen_ms: now_ms }, random())
     }
 
-    /// The session of a request, unless it was idle for too long, or is too old.
+    /// The session of a request, unless it was idle for too long or is too old.
     pub(super) fn shown(key: &str, headers: &HeaderMap, now_ms: u64) -> Option<Session> {
         let (value, secret) = (value_of(headers)?, text_of(headers, SECRET)?);
         let text = seal(key, secret)?.open(PLACE, value)?;
@@ -65,7 +65,7 @@ impl Session {
         Session { seen_ms: now_ms, ..self }
     }
 
-    /// The value of its cookie.
+    /// The value of the session's cookie.
     pub(super) fn sealed(&self, key: &str, secret: &str) -> Option<String> {
         seal(key, secret)?.seal(PLACE, &serde_json::to_string(self).ok()?)
     }

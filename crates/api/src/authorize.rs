@@ -1,4 +1,4 @@
-//! Checks, for each route, who calls and whether it may.
+//! Checks, for each route, the caller and its permissions.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use http_server::{
     problem::Problem,
 };
 
-/// Refuses a request that its caller may not make, and records it if it is an action of an operator. Handlers
-/// get the caller as an extension.
+/// Refuses a request that its caller may not make. Records the request if it is an action of an operator. Gives the
+/// caller to the handlers as an extension.
 pub(super) async fn authorize(
     State((guard, recorder)): State<(Guard, Recorder)>,
     path: MatchedPath,
@@ -35,10 +35,10 @@ pub(super) async fn authorize(
             let watched = lasts(path.as_str()).then(|| (guard.clone(), caller.clone()));
             request.extensions_mut().insert(caller.clone());
             if needed == Needed::Operators {
-                // Signing in needs it.
+                // The handler that signs a browser in needs the guard.
                 request.extensions_mut().insert(guard);
             } else {
-                // No message may keep it.
+                // Removes the secret, so that no handler can store it as a header of a message.
                 request.headers_mut().remove(session::SECRET);
             }
             match is_action(request.method(), needed) {
@@ -55,8 +55,8 @@ pub(super) async fn authorize(
     }
 }
 
-/// Runs a request that waits, and its answer, until the token ends. What a handler has taken for the caller goes back
-/// when it is dropped.
+/// Runs a request that waits, and streams its answer, until the token ends. When the handler is dropped, it returns the
+/// messages that it has taken for the caller.
 async fn while_allowed(
     running: impl Future<Output = Response>,
     (guard, caller): (Guard, Principal),
@@ -93,22 +93,22 @@ fn caller_of(
     }
     let Needed::Scope(scope) = needed else { return Ok((guard.anyone(), None)) };
     let named = parameters.iter().find(|(name, _)| *name == "destination");
-    // A name that cannot be one is refused by the handler.
+    // The handler refuses an invalid name.
     let named = named.and_then(|(_, text)| text.parse::<DestinationName>().ok());
     let allowed = allowed(guard, scope, named.as_ref(), request);
     match (allowed, &named) {
-        // The only call of this scope that changes a destination: it sends one message, which may be signed.
+        // Only one POST route of this scope names a destination: it sends one message, which may be signed.
         (Err(refused), Some(name))
             if scope == Scope::Ingest && *request.method() == Method::POST =>
         {
-            // Who only signs has no token that could have too many requests.
+            // A caller with only a signature has no token whose requests could be limited.
             Ok((guard.signer(name, request.headers(), refused)?, None))
         }
         (allowed, _) => allowed,
     }
 }
 
-/// The caller, if its token may do this, or none is needed.
+/// The caller, if its token allows the request, or the listener needs no token.
 fn allowed(
     guard: &Guard,
     scope: Scope,

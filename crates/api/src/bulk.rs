@@ -1,5 +1,6 @@
-//! Bulk operations: a purge, a redrive … runs in a task of its own, and its progress is in Redis. A
-//! short one is answered when it is done; a long one goes on, and can be watched and cancelled.
+//! Bulk operations, such as a purge or a redrive: each runs in its own task, and its progress is in Redis. The answer
+//! to a short operation comes when it has ended. A long operation continues after the answer; clients can watch and
+//! cancel it.
 
 use std::{
     collections::BTreeMap,
@@ -33,16 +34,16 @@ use domain::{DestinationName, Sequence};
 use http_server::{invalid::Location, problem::Problem};
 use store::{Found, StoreError, server_clock_ms};
 
-/// How often the progress of an operation is noted in Redis.
+/// A running operation writes its progress to Redis at this interval.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 /// How long an answer waits for the end of an operation, unless `Prefer` says otherwise.
 const WAIT: Duration = Duration::from_secs(10);
-/// The longest such wait.
+/// The longest wait that `Prefer` can ask for.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// An operation without progress for this long has lost its process.
 const INTERRUPTED_AFTER_MS: u64 = 15_000;
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = OperationKind)]
@@ -56,7 +57,7 @@ pub(super) enum Kind {
     Repair,
 }
 
-/// How long the answer of a bulk operation waits.
+/// How long the answer waits for the end of a bulk operation.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -70,31 +71,31 @@ pub(super) struct Prefer {
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(super) enum BulkAnswers {
-    /// It is done
+    /// The operation has ended
     #[response(status = 200)]
     Done(Operation),
-    /// It goes on
+    /// The operation continues after this answer
     #[response(status = 202, headers(("Location" = String, description = "Where the operation can be read")))]
     GoesOn(Operation),
 }
 
-/// How far an operation is.
+/// The state of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = OperationState)]
 pub(super) enum State {
     Running,
-    /// It is done.
+    /// The operation has done everything.
     Succeeded,
-    /// It stopped; `problem` says why.
+    /// The operation stopped early; `problem` says why.
     Failed,
-    /// Somebody cancelled it; the counts say what it did before.
+    /// A client cancelled the operation; the counts show what it did before.
     Cancelled,
-    /// Its process ended. Send the same request again for the rest.
+    /// The process of the operation ended. Send the same request again to do the rest.
     Interrupted,
 }
 
-/// As the API spells it.
+/// The value as the API spells it.
 fn name_of(value: impl Serialize) -> String {
     json!(value).as_str().unwrap_or_default().to_owned()
 }
@@ -106,27 +107,27 @@ pub(super) struct Operation {
     pub(super) kind: Kind,
     pub(super) destination: DestinationName,
     pub(super) state: State,
-    /// True if it only counts.
+    /// True if the operation only counts.
     pub(super) dry_run: bool,
     #[schema(format = DateTime)]
     pub(super) started_at: String,
     #[schema(format = DateTime)]
     updated_at: String,
-    /// Messages that the request selects, or problems that it has found, as far as it has got.
+    /// Messages that the request selects, or problems that it has found, counted so far.
     pub(super) matched: u64,
-    /// Messages that it has purged, redriven, discarded, replayed or retried; problems repaired.
+    /// Messages that the operation has purged, redriven, discarded, replayed or retried; problems that it has repaired.
     pub(super) affected: u64,
-    /// Messages with which that was not possible.
+    /// Messages that the operation could not change.
     pub(super) failed: u64,
     #[serde(flatten)]
     pub(super) details: Details,
-    /// Why it failed.
+    /// Why the operation failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<http_server::problem::ProblemObject>)]
     problem: Option<Value>,
 }
 
-/// What only some kinds have.
+/// Fields that only some kinds of operations have.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 #[schema(as = OperationDetails)]
@@ -134,35 +135,35 @@ pub(super) struct Details {
     /// `purge` with `dry_run`: the selected messages by state.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) by_state: BTreeMap<String, u64>,
-    /// `purge`: those of `affected` that leave when their attempt has ended.
+    /// `purge`: messages of `affected` that leave only when their attempt has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) withdrawing: Option<u64>,
-    /// `redrive`, `discard`: named dead letters that do not exist (any more).
+    /// `redrive`, `discard`: dead letters that the request names and that do not exist (any more).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) gone: Option<u64>,
-    /// `replay`: stored before under the same idempotency key.
+    /// `replay`: messages that were already stored under the same idempotency key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) duplicates: Option<u64>,
     /// `replay`: entries of the log without a body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) without_body: Option<u64>,
-    /// `replay`: the range in the log.
+    /// `replay`: the range of sequences in the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) first_sequence: Option<Sequence>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) last_sequence: Option<Sequence>,
-    /// `replay`: the new range.
+    /// `replay`: the range of new sequences.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) new_first_sequence: Option<Sequence>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) new_last_sequence: Option<Sequence>,
-    /// `redrive`: the new positions of the first 1,000.
+    /// `redrive`: the new positions of the first 1,000 messages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) deliveries: Vec<Moved>,
-    /// `repair`: what it found, by kind.
+    /// `repair`: the problems found, by kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) items: Option<Vec<Found>>,
-    /// `repair`: false if something kept it from comparing everything: repair again.
+    /// `repair`: false if the operation could not compare everything: repair again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) counters_verified: Option<bool>,
 }
@@ -186,7 +187,7 @@ impl Operation {
         }
     }
 
-    /// Reads a stored operation. One whose process is gone counts as interrupted.
+    /// Reads a stored operation. If its process has ended, the operation counts as interrupted.
     pub(super) fn read(text: &str, now_ms: u64) -> Result<Operation, Problem> {
         let read: Result<Operation, _> = serde_json::from_str(text);
         let mut operation =
@@ -205,23 +206,23 @@ pub(super) struct Progress {
     operation: Mutex<Operation>,
     is_cancelled: AtomicBool,
     api: Api,
-    /// The rate that the request asks for, and when the next message may follow.
+    /// The rate that the request asks for, and the earliest time of the next message.
     pace: tokio::sync::Mutex<Option<(NonZeroU32, Instant)>>,
 }
 
 impl Progress {
-    /// From now on, at most so many messages a second; `None`: as fast as possible.
+    /// From now on, limits the operation to this many messages per second; `None`: as fast as possible.
     pub(super) async fn set_rate(&self, per_second: Option<NonZeroU32>) {
         *self.pace.lock().await = per_second.map(|rate| (rate, Instant::now()));
     }
 
-    /// The most messages that one call takes, so that calls follow each other at the rate.
+    /// The most messages that one call may take, at most `most`, so that the calls keep the rate.
     pub(super) async fn at_once(&self, most: usize) -> usize {
         let rate = self.pace.lock().await.map(|(rate, _)| rate.get() as usize);
         rate.map_or(most, |rate| most.min(rate))
     }
 
-    /// Waits until so many messages may follow, at most about a second. An error if the operation must stop.
+    /// Waits until the rate allows this many messages, at most about a second. An error if the operation must stop.
     pub(super) async fn turn(&self, messages: usize) -> Result<(), Problem> {
         if let Some((rate, next)) = &mut *self.pace.lock().await {
             tokio::time::sleep_until(*next).await;
@@ -231,12 +232,12 @@ impl Progress {
         self.check()
     }
 
-    /// Changes what is known of the operation.
+    /// Changes the fields of the operation.
     pub(super) fn update(&self, change: impl FnOnce(&mut Operation)) {
         change(&mut self.operation.lock());
     }
 
-    /// An error if the operation must stop: it was cancelled, or the process stops.
+    /// An error if the operation must stop: a client cancelled it, or the process stops.
     pub(super) fn check(&self) -> Result<(), Problem> {
         match self.is_cancelled.load(Ordering::Relaxed) || self.api.stop.is_cancelled() {
             true => Err(draining()),
@@ -249,7 +250,7 @@ impl Progress {
         self.operation.lock().clone()
     }
 
-    /// Notes the progress in Redis.
+    /// Writes the progress to Redis.
     async fn note(&self, target: &Target) -> Result<(), StoreError> {
         self.update(|operation| operation.updated_at = rfc3339(server_clock_ms()));
         let operation = self.now();
@@ -275,8 +276,8 @@ impl Progress {
     }
 }
 
-/// Runs an operation. Answers 200 when it is done, or 202 if it lasts longer than the client waits;
-/// it then goes on.
+/// Runs an operation. Answers 200 when the operation has ended, or 202 if it lasts longer than the client waits. The
+/// operation then continues after the answer.
 pub(super) async fn run<F>(
     target: &Target,
     kind: Kind,
@@ -295,7 +296,7 @@ where
         api: target.api.clone(),
         pace: tokio::sync::Mutex::default(),
     });
-    // If this fails, nothing was done.
+    // If this fails, the operation has done nothing.
     progress.note(target).await?;
     let action = audit::current();
     if let Some(action) = &action {
@@ -323,7 +324,7 @@ where
     }
 }
 
-/// Carries an operation out, and notes its progress meanwhile. A cancelled one has no problem.
+/// Carries out an operation, and writes its progress to Redis meanwhile. A cancelled operation has no problem.
 async fn carry_out(
     target: Target,
     progress: Arc<Progress>,
@@ -345,7 +346,7 @@ async fn carry_out(
     };
     progress.end(&ended);
     if let Err(error) = progress.note(&target).await {
-        // It shows as interrupted, and a repeat does what is left.
+        // The operation will show as interrupted. If the client repeats the request, it does the rest.
         tracing::warn!(%error, "the end of an operation cannot be noted");
     }
     let operation = progress.now();
@@ -359,7 +360,7 @@ async fn carry_out(
     }
 }
 
-/// Where the operation can be read.
+/// The path that shows the operation.
 fn path_of(operation: &Operation) -> String {
     format!("/v1/destinations/{}/operations/{}", operation.destination, operation.id)
 }

@@ -17,7 +17,7 @@ use formats::code::Code;
 use http_server::{invalid::Location, openapi_responses, problem::Problem};
 use store::DeadLetter;
 
-/// Dead letters that are read together, without long bodies.
+/// The most dead letters that one call to Redis reads, without long bodies.
 const AT_ONCE: usize = 500;
 /// The most dead letters that a filter reads for one page.
 const LOOKED_AT_MAX: usize = 5_000;
@@ -26,19 +26,19 @@ const LOOKED_AT_MAX: usize = 5_000;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Listing {
-    /// Only with this ordering key; `""`: without one.
+    /// Only dead letters with this ordering key; `""`: dead letters without a key.
     key: Option<String>,
-    /// Only those that were given up in this stage.
+    /// Only dead letters of this stage.
     stage: Option<Stage>,
-    /// From this sequence on.
+    /// Only dead letters from this sequence on.
     from_sequence: Option<Sequence>,
-    /// Up to this sequence.
+    /// Only dead letters up to this sequence.
     to_sequence: Option<Sequence>,
-    /// Dead letters since this time (RFC 3339).
+    /// Only messages that became dead letters since this time (RFC 3339).
     from_time: Option<String>,
-    /// Dead letters until this time (RFC 3339).
+    /// Only messages that became dead letters until this time (RFC 3339).
     to_time: Option<String>,
-    /// Only with this text in the reason, or in the detail of one of the errors.
+    /// Only dead letters with this text in the reason, or in the detail of one of the errors.
     error: Option<String>,
     /// The size of a page.
     #[param(minimum = 1, maximum = 1000, default = 100)]
@@ -109,7 +109,7 @@ pub(super) async fn whole_letter(
     Ok(Some(letter))
 }
 
-/// The discarded dead letter.
+/// A dead letter that was discarded.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Discarded {
     sequence: Sequence,
@@ -172,7 +172,7 @@ async fn discard_all(
             true => 0,
             false => target.discard(&sequences).await?,
         };
-        // Another request may have been faster.
+        // Another request may have discarded some of them first.
         let faster = if dry_run { 0 } else { sequences.len() as u64 - discarded };
         progress.update(|operation| {
             operation.matched += sequences.len() as u64;

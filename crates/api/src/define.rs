@@ -33,10 +33,10 @@ use http_server::{openapi_responses, problem::Problem};
 use outbound::outgoing::OutgoingError;
 use store::{CatalogEntry, Replaces, StoreError, Terms};
 
-/// How often a change is made again because the definition has changed meanwhile.
+/// How many times a change is tried again because the definition has changed meanwhile.
 const STALE_MAX: usize = 5;
 
-/// The definition of a destination, as PUT takes it.
+/// The definition of a destination, as `PUT` accepts it.
 pub(super) struct Definition;
 
 impl PartialSchema for Definition {
@@ -44,7 +44,7 @@ impl PartialSchema for Definition {
         let RefOr::T(Schema::Object(mut object)) = Destination::schema() else {
             return Destination::schema();
         };
-        // The path names it.
+        // The path gives the name, so the body need not.
         object.required.retain(|field| field != "name");
         RefOr::T(Schema::Object(object))
     }
@@ -60,17 +60,17 @@ impl ToSchema for Definition {
     }
 }
 
-/// What the request says about the definition that it replaces.
+/// The condition on the definition that a request replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Condition {
     None,
-    /// There must be something to change.
+    /// The definition must exist: the request changes it.
     Known,
-    /// `If-Match: *`: it must exist.
+    /// `If-Match: *`: the definition must exist.
     Exists,
-    /// `If-Match: "…"`: it must be one of these versions.
+    /// `If-Match: "…"`: the definition must have one of these versions.
     OneOf(Vec<u64>),
-    /// `If-None-Match: *`: it must not exist.
+    /// `If-None-Match: *`: the definition must not exist.
     Absent,
 }
 
@@ -96,7 +96,7 @@ impl Condition {
             }
             (Some(text), None) if text.trim() == "*" => Ok(Condition::Exists),
             (Some(text), None) => {
-                // A tag that this service never gave matches nothing.
+                // A tag that this service never issued matches nothing.
                 let version = |tag: &str| {
                     tag.trim().strip_prefix('"')?.strip_suffix('"')?.parse::<u64>().ok()
                 };
@@ -105,7 +105,7 @@ impl Condition {
         }
     }
 
-    /// The same, for a request that changes what is there and creates nothing.
+    /// The condition of a request that only changes an existing definition, and creates none.
     pub(super) fn of_known(headers: &HeaderMap) -> Result<Condition, Problem> {
         Ok(match Condition::of(headers)? {
             Condition::None | Condition::Exists => Condition::Known,
@@ -113,7 +113,7 @@ impl Condition {
         })
     }
 
-    /// The version that the change may replace, given the current one.
+    /// The version that the change may replace, given the current definition.
     fn check(&self, current: Option<&CatalogEntry>) -> Result<Replaces, Problem> {
         let version = current.map(|entry| entry.version);
         let is_met = match self {
@@ -185,7 +185,8 @@ pub(super) async fn patch(
     let condition = Condition::of_known(&headers)?;
     let change_to = |current: Option<&Destination>| {
         let current = current.ok_or_else(|| Problem::unknown_destination(name.as_str()))?;
-        // Masked, so that a patch of the URL alone sends no secret to another origin.
+        // The patch is merged into the masked definition. So a patch of the URL alone sends no secret to another
+        // origin.
         let mut value = json!(current.masked());
         merge(&mut value, Value::Object(patch.clone()));
         let wanted: Destination = serde_path_to_error::deserialize(value)
@@ -224,7 +225,7 @@ impl ToSchema for MergePatch {
     }
 }
 
-/// Headers in a merge patch: null removes one.
+/// The schema of headers in a merge patch: null removes a header.
 fn headers_patch() -> (&'static str, RefOr<Schema>) {
     let value = SchemaType::from_iter([Type::String, Type::Null]);
     let value = ObjectBuilder::new().schema_type(value);
@@ -232,8 +233,8 @@ fn headers_patch() -> (&'static str, RefOr<Schema>) {
     ("headers", RefOr::T(headers.into()))
 }
 
-/// Stores what `wanted` makes of the current definition, if the condition is met. Reads again if
-/// another request was faster.
+/// Stores the definition that `wanted` makes of the current one, if the condition is met. If another request was
+/// faster, reads the current definition again.
 pub(super) async fn change(
     api: &Api,
     name: &DestinationName,
@@ -257,7 +258,7 @@ pub(super) async fn change(
     Err(last.into())
 }
 
-/// Stores a definition. The inner error says that another version is there now.
+/// Stores a definition. The inner error: another version is current now.
 pub(super) async fn stored(
     api: &Api,
     wanted: &Destination,
@@ -291,8 +292,8 @@ pub(super) fn has_masks(definition: &Destination) -> bool {
     definition.secrets().any(|secret| secret == MASK)
 }
 
-/// The definition with each mask replaced by the secret that it stands for. If a URL leads to
-/// another origin, its secrets must be given again, so that nobody can send them elsewhere.
+/// The definition with each mask replaced by the secret that it stands for. If a URL leads to another origin, the
+/// request must give its secrets again, so that nobody can send them elsewhere.
 pub(super) fn unmasked(
     mut wanted: Destination,
     current: Option<&Destination>,
@@ -346,7 +347,7 @@ pub(super) fn unmasked(
     Ok(wanted)
 }
 
-/// Scheme, host and port.
+/// The scheme, host and port of a URL.
 fn origin(url: Option<&str>) -> Option<(String, Option<String>, Option<u16>)> {
     let url = Url::parse(url?).ok()?;
     let host = url.host_str().map(str::to_owned);

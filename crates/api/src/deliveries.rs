@@ -1,4 +1,4 @@
-//! `GET /v1/deliveries`: deliveries as they happen, as lines of JSON.
+//! `GET /v1/deliveries`: deliveries as they happen, one line of JSON each.
 
 mod hub;
 
@@ -30,22 +30,22 @@ use http_server::{
 };
 use store::{Delivery, Outcome, TailHeard, Told};
 
-/// The default length of the answer, in ms.
+/// How long the answer lasts by default, in ms.
 const DURATION_MS: u64 = 60_000;
-/// The longest answer, in ms. Then the token is checked again.
+/// The longest answer, in ms. A client then asks again, and its token is checked again.
 const DURATION_MS_MAX: u64 = 600_000;
-/// An empty line is sent after this time, so that nothing in between closes the connection.
+/// After this time without a line, the answer sends an empty one, so that no proxy closes the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
-    /// Only of this destination.
+    /// Only deliveries of this destination.
     destination: Option<String>,
-    /// Only with this ordering key; `""`: without one.
+    /// Only deliveries of messages with this ordering key; `""`: messages without a key.
     key: Option<String>,
-    /// Only those that ended in this way.
+    /// Only deliveries with this outcome.
     #[param(inline)]
     outcome: Option<Outcome>,
     /// The answer ends after this time, in milliseconds.
@@ -57,11 +57,11 @@ pub(super) struct Wanted {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Line {
-    /// From now on, deliveries are shown. After an interruption: what happened meanwhile was missed.
+    /// From now on, the answer shows deliveries. After an interruption, deliveries from before this line are missing.
     Listening,
     /// A delivery has ended.
     Delivery(Box<Shown>),
-    /// How many deliveries are not shown, because there were too many.
+    /// How many deliveries the answer left out, because there were too many.
     Missed { count: u64 },
 }
 
@@ -76,14 +76,14 @@ pub(super) struct Shown {
     outcome: Outcome,
     /// The number of the attempt, from 1.
     attempt: u32,
-    /// How many messages the request had.
+    /// How many messages the request contained.
     batch: usize,
     /// How long the request took.
     took_ms: u64,
     /// The time since the message arrived.
     age_ms: u64,
     occurred_at: String,
-    /// Why it was refused.
+    /// Why the receiver refused the message, or why there was no answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<AttemptError>,
     /// The pod that delivered.
@@ -110,7 +110,7 @@ impl Shown {
     }
 }
 
-/// Which deliveries are shown.
+/// The deliveries that a client asks for.
 struct Filter {
     caller: Principal,
     destination: Option<DestinationName>,
@@ -127,7 +127,7 @@ impl Filter {
             && self.caller.covers(destination)
     }
 
-    /// The line, if it is to be shown.
+    /// The line, if the client asks for it.
     fn line(&self, heard: TailHeard) -> Option<Line> {
         match heard {
             TailHeard::Begun => Some(Line::Listening),
@@ -189,7 +189,7 @@ async fn left(client: Option<ClientConnection>) {
     }
 }
 
-/// The lines, without end.
+/// The lines, as a stream without an end.
 fn lines(listener: Listener, filter: Filter) -> impl Stream<Item = Result<Bytes, Infallible>> {
     futures::stream::unfold((listener, filter), async |(mut listener, filter)| {
         loop {

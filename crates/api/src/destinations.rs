@@ -1,4 +1,4 @@
-//! `/v1/destinations`: list, show and remove destinations. `define` creates and changes them.
+//! `/v1/destinations`: list, show and remove destinations. `define.rs` creates and changes them.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use formats::code::Code;
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{CatalogEntry, Paused, StoreError};
 
-/// A page of a list by name.
+/// The parameters of a list that is sorted by name.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -36,8 +36,7 @@ pub(super) struct Listing {
     pub(super) cursor: Option<String>,
 }
 
-/// The items after the cursor, which is the name of the last item of the page before, and the next
-/// cursor.
+/// The items after the cursor, and the next cursor. A cursor is the name of the last item of the page before.
 pub(super) fn page_of<'a, T>(
     all: &'a [Arc<T>],
     listing: &Listing,
@@ -52,7 +51,7 @@ pub(super) fn page_of<'a, T>(
     Ok((page, next))
 }
 
-/// A destination: its definition, with secrets masked, and what Reseq adds.
+/// A destination: its definition, with secrets masked, and the fields that Reseq adds.
 #[derive(Serialize)]
 pub(super) struct View {
     #[serde(flatten)]
@@ -81,7 +80,7 @@ impl View {
     }
 }
 
-/// Written by hand: the definition allows no other fields, so it cannot be a part of `allOf`.
+/// Written by hand: the schema of a definition allows no other fields, so it cannot be a part of `allOf`.
 impl PartialSchema for View {
     fn schema() -> RefOr<Schema> {
         let RefOr::T(Schema::Object(mut object)) = Destination::schema() else {
@@ -154,7 +153,7 @@ pub(super) async fn show(target: Target) -> Result<Response, Problem> {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Removal {
-    /// True: with its pending messages and dead letters.
+    /// True: also removes its pending messages and dead letters.
     #[serde(default)]
     force: bool,
 }
@@ -163,7 +162,7 @@ pub(super) struct Removal {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Removed {
     removed: DestinationName,
-    /// Pending messages that were removed with it.
+    /// How many pending messages were removed with the destination.
     removed_messages: u64,
 }
 
@@ -195,13 +194,13 @@ pub(super) async fn remove(
     Ok(Json(Removed { removed: name, removed_messages }))
 }
 
-/// The name in a path.
+/// Parses the name in a path.
 pub(super) fn parse_name(text: &str) -> Result<DestinationName, Problem> {
     text.parse()
         .map_err(|invalid| Problem::invalid_parameter(format!("destination: {text:?}: {invalid}")))
 }
 
-/// Refuses to change what the configuration file defines.
+/// Refuses to change a destination that the configuration file defines.
 pub(super) async fn refuse_if_in_file(api: &Api, name: &DestinationName) -> Result<(), Problem> {
     if !api.in_file.check_controls(name).await? {
         return Ok(());

@@ -1,4 +1,4 @@
-//! `/openapi.json`, and `/docs`, which shows it to people. The page is Swagger UI
+//! `/openapi.json`, and `/docs`, a page that shows this document. The page is Swagger UI
 //! (`scripts/vendor-swagger-ui.sh`), and loads nothing from elsewhere.
 
 use std::{collections::HashMap, sync::LazyLock};
@@ -13,10 +13,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{Api, openapi_3_0, request::Params};
 
-/// The document. A test writes it, from what the code says of each route ([`super::document`]).
+/// The OpenAPI document. A test writes it from the descriptions of the routes in the code ([`super::document`]).
 pub(super) const DOCUMENT: &str = include_str!("../web/api-docs/openapi.json");
 
-/// What the document says of a route.
+/// The fields that the document has for a route.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Operation {
@@ -32,7 +32,7 @@ pub(super) struct Parameter {
     pub(super) place: String,
 }
 
-/// The operations of the document, by path and by the method in lower case.
+/// The operations of the document, by path and by method in lower case.
 static OPERATIONS: LazyLock<HashMap<String, HashMap<String, Operation>>> = LazyLock::new(|| {
     #[derive(Deserialize, Default)]
     struct Document {
@@ -41,12 +41,12 @@ static OPERATIONS: LazyLock<HashMap<String, HashMap<String, Operation>>> = LazyL
     serde_json::from_str::<Document>(DOCUMENT).unwrap_or_default().paths
 });
 
-/// What the document says of a route. `path` is its pattern.
+/// The operation of the document for a route. `path` is the pattern of the route.
 pub(super) fn operation(method: &Method, path: &str) -> Option<&'static Operation> {
     OPERATIONS.get(path)?.get(&method.as_str().to_ascii_lowercase())
 }
 
-/// The page may run its own scripts only. Swagger UI sets styles, and has images within its own.
+/// The page may run only its own scripts. Swagger UI sets styles, and contains its images.
 const POLICY: (HeaderName, HeaderValue) = (
     header::CONTENT_SECURITY_POLICY,
     HeaderValue::from_static(
@@ -65,7 +65,7 @@ pub(super) fn routes<R: Routes<Api>>(all: R) -> R {
     routes!(all, self: openapi, page, script, style, start)
 }
 
-/// Which version of OpenAPI.
+/// The query parameters of the document.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]

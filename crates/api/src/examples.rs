@@ -6,7 +6,7 @@ use utoipa::openapi::{
     path::{Operation, ParameterBuilder, ParameterIn},
 };
 
-/// Values of parameters in paths.
+/// Values of the parameters in paths.
 const PATHS: [(&str, &str); 4] = [
     ("destination", "orders"),
     ("topic", "all-orders"),
@@ -14,7 +14,7 @@ const PATHS: [(&str, &str); 4] = [
     ("code", "invalid_field"),
 ];
 
-/// The body of a request, by the id of the operation.
+/// An example body of a request, by the id of the operation.
 fn body_of(operation: &str) -> Option<Value> {
     Some(match operation {
         "send_messages" => json!({
@@ -52,7 +52,7 @@ fn body_of(operation: &str) -> Option<Value> {
     })
 }
 
-/// Stands for the token of a lease.
+/// A placeholder for the token of a lease.
 const TOKEN: &str = "the token of a lease";
 
 /// Adds the examples.

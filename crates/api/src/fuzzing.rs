@@ -1,4 +1,4 @@
-//! What fuzzing calls of this module (`crates/testing/src/fuzzing/`).
+//! The functions that the fuzz targets call (`crates/testing/src/fuzzing/`).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use http_server::invalid::Location;
 
-/// The query of a list.
+/// Reads the text as a cursor, as a range of times, and as the query of each list.
 pub fn cursors(input: &[u8]) {
     let Ok(text) = str::from_utf8(input) else { return };
     if let Ok(Some(cursor)) = cursor_of(Some(text)) {
@@ -31,7 +31,7 @@ pub fn cursors(input: &[u8]) {
     }
 }
 
-/// Reads a query; an error can be shown.
+/// Reads a query. The problem that refuses it must fit on one line.
 fn query<T: DeserializeOwned>(uri: &Uri) -> Option<T> {
     let query = Params::of(uri).map(|Params(query)| query);
     query.map_err(|problem| assert!(!problem.json(None).to_string().contains('\n'))).ok()

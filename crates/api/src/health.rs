@@ -31,7 +31,7 @@ pub(super) async fn healthz() -> &'static str {
 pub(super) async fn readyz(State(api): State<Api>) -> Response {
     match readiness(&api).await {
         Ok(text) => text.into_response(),
-        // Text, too: people read it where their orchestrator shows failed probes.
+        // Also a text: people read it where their orchestrator shows failed probes.
         Err(Problem { status, code, detail, .. }) => {
             (status, format!("{}: {detail}\n", code.as_str())).into_response()
         }
@@ -44,7 +44,7 @@ async fn readiness(api: &Api) -> Result<String, Problem> {
     }
     match api.store.check_ready().await {
         Ok(()) => {
-            // Check first, so that repaired damage is not reported.
+            // Checks first, so that repaired damage is not reported.
             api.store.look_at_damage().await;
             Ok(ready(&api.store))
         }

@@ -23,7 +23,7 @@ use formats::json::even_null;
 use http_server::{openapi_responses, problem::Problem};
 use store::{Listed, Paused, Retry, StoreError, Which};
 
-/// How many messages are read together.
+/// The most messages that one call to Redis reads.
 pub(super) const AT_ONCE: usize = 500;
 
 /// A part of a destination.
@@ -36,14 +36,14 @@ enum What {
     Processing,
 }
 
-/// What to pause or to resume; everything if `what` is absent.
+/// The part to pause or to resume: everything if `what` is absent.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Pause {
     what: Option<What>,
 }
 
-/// What is paused now.
+/// The paused parts of the destination.
 #[derive(Serialize, ToSchema)]
 pub(super) struct PauseState {
     paused: Paused,
@@ -79,13 +79,14 @@ async fn set_paused(
     Ok(Json(PauseState { paused }))
 }
 
-/// Which head to retry, and with which body.
+/// Which head to retry, optionally with a repaired body.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RetryHead {
-    /// With ordering by key: the lane.
+    /// The ordering key of the lane, with ordering by key.
     key: Option<String>,
-    /// The head; refused if another message is it. Required without ordering.
+    /// The sequence of the expected head. If another message is the head now, the call is refused. Required without
+    /// ordering.
     sequence: Option<Sequence>,
     /// A repaired body, as JSON.
     #[serde(default, deserialize_with = "even_null")]
@@ -95,15 +96,15 @@ pub(super) struct RetryHead {
     body_base64: Option<String>,
     /// The content type of `body_base64`.
     content_type: Option<String>,
-    /// True: all heads that are halted or in backoff, in place of one.
+    /// True: retries all heads that are halted or in backoff, instead of one head.
     #[serde(default)]
     all: bool,
-    /// With `all`: at most so many a second; as fast as possible if absent.
+    /// With `all`: the most retries per second; as fast as possible if absent.
     #[schema(value_type = Option<u32>, minimum = 1)]
     rate_per_second: Option<NonZeroU32>,
 }
 
-/// The head that was retried; with `all`, the operation.
+/// The head that was retried; with `all`, the bulk operation.
 #[derive(ToSchema)]
 #[schema(as = Retried)]
 #[serde(untagged)]
@@ -113,7 +114,7 @@ enum Retried {
     All(Box<Operation>),
 }
 
-/// A message and its state now.
+/// A message and its current state.
 #[derive(Serialize, ToSchema)]
 pub(super) struct HeadState {
     pub(super) sequence: Sequence,
@@ -178,7 +179,7 @@ async fn retry_all(
     progress: Arc<Progress>,
 ) -> Result<(), Problem> {
     progress.set_rate(rate).await;
-    // List them first: a retry removes a head from the list that is being read.
+    // Lists the heads first, because a retry removes its head from the list.
     let heads = retryable(&target, &progress).await?;
     progress.update(|operation| operation.matched = heads.len() as u64);
     for (lane, sequence) in heads {
@@ -188,7 +189,7 @@ async fn retry_all(
     Ok(())
 }
 
-/// Retries one message of an operation, and counts it.
+/// Retries one message of an operation, and counts the result.
 pub(super) async fn retry_one(
     target: &mut Target,
     retry: Retry,
@@ -196,7 +197,7 @@ pub(super) async fn retry_one(
 ) -> Result<(), Problem> {
     match target.retry(&retry).await {
         Ok(_) => progress.update(|operation| operation.affected += 1),
-        // It has left, it does not wait any more, or another request was faster.
+        // The message has left or no longer waits, or another request was faster.
         Err(StoreError::WrongHead | StoreError::WrongState(_)) => {
             progress.update(|operation| operation.failed += 1);
         }
@@ -225,7 +226,7 @@ async fn retryable(
             let page = store.pending(entry, &which).await?;
             for Listed { message, state, .. } in page.items {
                 let attempts = &message.attempts;
-                // Its producer delayed a message that has not failed.
+                // This message has not failed: its producer delayed it.
                 if state == State::Delayed && attempts.failed + attempts.stalls == 0 {
                     continue;
                 }
@@ -251,9 +252,10 @@ async fn retryable(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SkipHead {
-    /// With ordering by key: the lane.
+    /// The ordering key of the lane, with ordering by key.
     key: Option<String>,
-    /// The head; refused if another message is it, so that a repeat skips no other.
+    /// The sequence of the expected head. If another message is the head now, the call is refused, so that a repeated
+    /// call skips no other message.
     sequence: Sequence,
 }
 
@@ -273,8 +275,7 @@ pub(super) async fn skip_head(
     withdraw::one(&mut target, Tombstone::DeadLettered, "skipped by hand", message).await
 }
 
-/// The lane that a request names, and its head. If the request names a sequence, it must be the
-/// head.
+/// The lane that a request names, and its head. If the request gives a sequence, the head must have it.
 async fn head_of(
     target: &Target,
     key: Option<String>,
@@ -313,7 +314,7 @@ async fn head_of(
     }
 }
 
-/// A repaired body without a content type keeps the one of the old body.
+/// Gives a repaired body without a content type the content type of the old body.
 async fn keep_content_type(
     target: &Target,
     sequence: Sequence,

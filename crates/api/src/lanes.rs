@@ -21,36 +21,36 @@ const LIMIT_MAX: usize = 100;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Listing {
-    /// How many lanes.
+    /// The most lanes of the answer.
     #[param(minimum = 1, maximum = 100, default = 10)]
     limit: Option<usize>,
     /// The `next_cursor` of the part before.
     cursor: Option<String>,
 }
 
-/// The largest lanes of the part of Redis's keys that this call visited.
+/// The largest lanes among the keys of Redis that this call visited.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Lanes {
-    /// With `none`, each message is a lane of its own, and none is listed.
+    /// The ordering of the destination. With `none`, each message is its own lane, and the answer lists no lanes.
     ordering: Ordering,
-    /// Those with the most pending messages first.
+    /// The lanes; the lane with the most pending messages comes first.
     items: Vec<Lane>,
     /// The `cursor` of the next part; null on the last.
     next_cursor: Option<String>,
-    /// Which share of the keys is visited, 0 to 1; null if that is not known (in a cluster).
+    /// The share of the keys visited so far, 0 to 1; null if it is not known (in a cluster).
     progress: Option<f64>,
 }
 
 /// A lane that holds messages.
 #[derive(Serialize, ToSchema)]
 struct Lane {
-    /// Its ordering key; null where the destination is one lane.
+    /// The ordering key of the lane; null if the destination is one lane.
     key: Option<String>,
-    /// Messages that have not left.
+    /// How many messages have not left the lane.
     pending: u64,
-    /// Those of them that are processed.
+    /// How many of these messages are processed and not delivered yet.
     ready: u64,
-    /// The message that the others wait for; null if it has just left.
+    /// The head: the message that the others wait for. Null if it has just left.
     head: Option<Pending>,
 }
 

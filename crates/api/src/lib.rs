@@ -1,4 +1,4 @@
-//! The HTTP API except ingest: destinations, topics, workers, operations.
+//! The HTTP API, except ingest: destinations, topics, workers, consumers, operations.
 
 mod audit;
 mod authorize;
@@ -91,7 +91,7 @@ pub struct Api {
     pub due: DueTimer,
     /// Destinations and topics that belong to the configuration file.
     pub in_file: InFile,
-    /// Where destinations may lead.
+    /// The policy of outgoing connections, to check the URLs of definitions.
     pub outgoing: Outgoing,
     /// The longest batch, in bytes.
     pub batch_bytes_max: usize,
@@ -101,15 +101,15 @@ pub struct Api {
     pub json_depth_max: usize,
     /// The deliveries that clients watch.
     pub tails: Tails,
-    /// Ingest stops when Redis uses this percentage of its memory; 0: never.
+    /// Ingest stops when Redis uses this percentage of its memory; 0: never stops.
     pub memory_high_percent: u8,
-    /// The files of certificates that the configuration names.
+    /// The certificate files that the configuration names.
     pub certificates: Arc<Vec<tls::CertificateFile>>,
     /// Cancelled when the process begins to stop.
     pub stop: CancellationToken,
     /// Tasks that must end before the process does.
     pub tasks: TaskTracker,
-    /// The call sequences for calls of workers.
+    /// The state shared by the requests of workers.
     pub workers: Arc<workers::WorkerRequests>,
     /// Renders the metrics, if this process collects them.
     pub metrics: Option<PrometheusHandle>,
@@ -129,7 +129,7 @@ pub fn router(api: Api) -> Router {
     routes(Router::new()).layer(DefaultBodyLimit::max(body_bytes_max)).with_state(api)
 }
 
-/// Adds all routes except those of ingest, in the order of the document.
+/// Adds all routes except the routes of ingest, in the order of the document.
 fn routes<R: Routes<Api>>(all: R) -> R {
     use consumers::{acknowledge, consume};
     use workers::{complete, lease, lease_updates};
@@ -172,8 +172,8 @@ fn routes<R: Routes<Api>>(all: R) -> R {
     docs::routes(problems::routes(all))
 }
 
-/// Answers 404 to the ingest routes in a process without the role ingest, and says why. The path of a
-/// destination's messages has other methods here, so the answer would otherwise be 405.
+/// Answers 404 to the ingest routes in a process without the role ingest, and says why. The path of a destination's
+/// messages has other methods here, so without this the answer would be 405.
 pub fn without_ingest() -> Router {
     let nothing = async || {
         let detail = "this process accepts no messages: it does not have the role ingest";
@@ -189,8 +189,8 @@ pub fn is_of_health(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz" | "/metrics")
 }
 
-/// Adds the layers around all routes: request ids, the guard, the audit log, the minimum speed of a body, and problems for
-/// paths, methods and query parameters that the document does not have.
+/// Adds the layers around all routes: request ids, the guard, the audit log and the minimum speed of a body. Adds
+/// problems for paths, methods and query parameters that the document does not list.
 pub fn surround(routes: Router, pace: MinRate, (guard, recorder): (Guard, Recorder)) -> Router {
     routes
         .route_layer(middleware::from_fn(parameters::refuse_unknown))
@@ -215,7 +215,7 @@ async fn at_pace(State(pace): State<MinRate>, request: Request, next: Next) -> R
         return response;
     }
     telemetry::connection_closed("slow_body");
-    // The handler saw a broken body; replace its answer.
+    // The handler saw a broken body: replace its answer.
     Problem::body_timeout().into_response()
 }
 
@@ -223,7 +223,7 @@ async fn at_pace(State(pace): State<MinRate>, request: Request, next: Next) -> R
 #[derive(Clone)]
 struct RequestId(HeaderValue);
 
-/// Gives each request an id, or keeps the client's, and returns it in the answer.
+/// Gives each request an id, or keeps the id that the client sent, and returns it in the answer.
 async fn with_request_id(mut request: Request, next: Next) -> Response {
     let is_fit =
         |id: &&HeaderValue| id.len() <= 128 && id.to_str().is_ok_and(|text| !text.is_empty());
@@ -257,7 +257,7 @@ async fn with_request_id(mut request: Request, next: Next) -> Response {
     if let Some(id) = id {
         headers.insert(REQUEST_ID, id);
     }
-    // A browser must neither guess another type of an answer, nor keep what needs a token.
+    // A browser must not guess another type of an answer. It also must not store answers that need a token.
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
@@ -269,14 +269,14 @@ fn uri_too_long(length: usize) -> Problem {
     Problem::new(Code::UriTooLong, detail)
 }
 
-/// True if no handler made this answer. A batch that was refused has an answer of its own.
+/// True if no handler made this answer. A refused batch has an answer of its handler.
 fn is_unread(response: &Response) -> bool {
     let media_type = response.headers().get(header::CONTENT_TYPE);
     let is_batch = media_type.is_some_and(|media_type| media_type == "application/x-ndjson");
     response.status().is_client_error() && !is_batch
 }
 
-/// The problem for a request that did not reach a handler, such as a path that is not UTF-8.
+/// The problem for a request that reached no handler, for example because its path is not UTF-8.
 async fn unread(response: &mut Response) -> Problem {
     let body = axum::body::to_bytes(std::mem::take(response.body_mut()), 1024).await;
     let detail = body.map(|body| String::from_utf8_lossy(&body).into_owned()).unwrap_or_default();
@@ -301,7 +301,7 @@ fn read_json<T: DeserializeOwned>(
     Ok(value)
 }
 
-/// Parses a definition. The name in the path may be omitted from the body.
+/// Parses a definition. The body may omit the name, because the path gives it.
 fn read_named<T: DeserializeOwned>(
     name: &str,
     body: Result<Bytes, BytesRejection>,
@@ -316,7 +316,7 @@ fn read_named<T: DeserializeOwned>(
         .map_err(|error| Problem::invalid_field(at_path(&error)))
 }
 
-/// The error, with the path of the field.
+/// The text of an error, with the path of the field.
 fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
     let text = nearest::for_people(&error.inner().to_string());
     match error.path().to_string().as_str() {
@@ -325,7 +325,7 @@ fn at_path<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> Strin
     }
 }
 
-/// The problem when this process stops during an operation.
+/// The problem of an operation during which this process stops.
 fn draining() -> Problem {
     let detail = "this pod is stopping; send the same again to another pod for the rest";
     Problem::new(Code::Draining, detail)

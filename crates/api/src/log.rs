@@ -1,4 +1,4 @@
-//! `GET /v1/destinations/{d}/log`: the outcome of the last messages.
+//! `GET /v1/destinations/{d}/log`: the outcomes of the last messages.
 
 use std::collections::HashSet;
 
@@ -14,27 +14,27 @@ use domain::{Sequence, State as MessageState};
 use http_server::{invalid::Location, openapi_responses, problem::Problem};
 use store::LogEntry;
 
-/// Entries that are read together; each may include a body.
+/// The most log entries that one call to Redis reads. Each may include a body.
 const AT_ONCE: usize = 100;
 
-/// Entries that a filter reads at the most for one page.
+/// The most log entries that a filter reads for one page.
 const LOOKED_AT_MAX: usize = 5_000;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Listing {
-    /// Only with this ordering key; `""`: without one.
+    /// Only messages with this ordering key; `""`: messages without a key.
     key: Option<String>,
-    /// Only those that left in this state.
+    /// Only messages that left with this state.
     state: Option<MessageState>,
-    /// From this sequence on.
+    /// Only messages from this sequence on.
     from_sequence: Option<Sequence>,
-    /// Up to this sequence.
+    /// Only messages up to this sequence.
     to_sequence: Option<Sequence>,
-    /// Gone since this time (RFC 3339).
+    /// Only messages that left since this time (RFC 3339).
     from_time: Option<String>,
-    /// Gone until this time (RFC 3339).
+    /// Only messages that left until this time (RFC 3339).
     to_time: Option<String>,
     /// The size of a page.
     #[param(minimum = 1, maximum = 1000, default = 100)]
@@ -50,7 +50,7 @@ impl Listing {
         Range::parse(Location::Parameter, from, to, times.0, times.1)
     }
 
-    /// True if no filter is given, so that entries that cannot be read are shown too.
+    /// True without a filter. The list then also shows entries that cannot be read.
     fn takes_all(&self) -> bool {
         let Listing { key, state, from_time, to_time, .. } = self;
         key.is_none() && state.is_none() && from_time.is_none() && to_time.is_none()
@@ -100,7 +100,7 @@ pub(super) async fn log(
     }
 }
 
-/// Which of the dead-lettered messages are still dead letters.
+/// The messages that are still dead letters, of those that left as dead letters.
 async fn letters_among(
     target: &Target,
     entries: &[(Sequence, Result<LogEntry, String>)],

@@ -23,30 +23,31 @@ use formats::code::Code;
 use http_server::{invalid::Location, openapi_responses, principal::Principal, problem::Problem};
 use store::{Listed, Which};
 
-/// Pages that a filter reads at the most for one answer.
+/// The most pages of the store that a filter reads for one answer.
 const PAGES_MAX: usize = 50;
-/// The most messages of a partition that a search over all destinations reads; each destination has the same share.
+/// The most messages in one partition that a search over all destinations reads. Its destinations share this number
+/// equally.
 const SEARCHED_IN_PARTITION: u64 = 10_000;
-/// Destinations that such a search reads at the same time.
+/// The most destinations that such a search reads at the same time.
 const SEARCHES_AT_ONCE: usize = 8;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Listing {
-    /// Only in this state.
+    /// Only messages in this state.
     state: Option<domain::State>,
-    /// Only with this ordering key; `""`: without one.
+    /// Only messages with this ordering key; `""`: messages without a key.
     key: Option<String>,
-    /// From this sequence on.
+    /// Only messages from this sequence on.
     from_sequence: Option<Sequence>,
-    /// Up to this sequence.
+    /// Only messages up to this sequence.
     to_sequence: Option<Sequence>,
-    /// Received since this time (RFC 3339).
+    /// Only messages received since this time (RFC 3339).
     from_time: Option<String>,
-    /// Received until this time (RFC 3339).
+    /// Only messages received until this time (RFC 3339).
     to_time: Option<String>,
-    /// Only with this text in the detail of one of the errors.
+    /// Only messages with this text in the detail of one of the errors.
     error: Option<String>,
     /// The approximate size of a page.
     #[param(minimum = 1, maximum = 1000, default = 100)]
@@ -62,7 +63,7 @@ impl Listing {
         Range::parse(Location::Parameter, from, to, times.0, times.1)
     }
 
-    /// True if one of the errors of the message has the text.
+    /// True if the filter has no text, or one of the errors of the message contains the text.
     fn takes_errors_of(&self, one: &Listed) -> bool {
         let Some(text) = &self.error else { return true };
         let message = &one.message;
@@ -98,7 +99,7 @@ pub(super) async fn list(
     };
     let now_ms = target.api.store.server_time_ms().await?;
     let mut items = Vec::new();
-    // A page of the store may hold few that match, or none: read on, but not without end.
+    // A page of the store may hold few matching messages, or none. So this reads more pages, up to a maximum.
     for _ in 0..PAGES_MAX {
         let page = target.api.store.pending(target.entry(), &which).await?;
         let wanted = page.items.iter().filter(|one| {
@@ -115,7 +116,7 @@ pub(super) async fn list(
     Ok(Json(Items { items, next_cursor: which.cursor.map(|next| next.to_string()) }))
 }
 
-/// A message: pending, gone, or a dead letter whose log entry is gone.
+/// A message: pending, gone, or a dead letter whose log entry has left the log.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = Message)]
@@ -177,19 +178,19 @@ async fn with_id(target: &Target, id: &str, max: u64) -> Result<Option<Shown>, P
     match shown(target, sequence).await {
         // After Redis lost data, the sequence may have been stamped again.
         Ok(shown) => Ok(Some(shown).filter(|shown| shown.id() == id)),
-        // It has left the log meanwhile.
+        // The entry has left the log meanwhile.
         Err(problem) if problem.code == Code::UnknownMessage => Ok(None),
         Err(problem) => Err(problem),
     }
 }
 
-/// The messages with an id, one for each destination that has one.
+/// The messages with an id, one for each destination that has such a message.
 #[derive(Serialize, ToSchema)]
 pub(super) struct MessagesFound {
     items: Vec<MessageFound>,
 }
 
-/// A message of a destination.
+/// A message, with its destination.
 #[derive(Serialize, ToSchema)]
 struct MessageFound {
     destination: DestinationName,
@@ -231,13 +232,13 @@ pub(super) async fn find_by_id(
     Ok(Json(MessagesFound { items: found.into_iter().flatten().collect() }))
 }
 
-/// The message with this sequence, or what became of it.
+/// The message with this sequence, or its outcome.
 async fn shown(target: &Target, sequence: Sequence) -> Result<Shown, Problem> {
     let (api, store) = (&target.api, &target.api.store);
     let mut listed = store.listed(target.entry(), &[sequence]).await?;
     if let Some(one) = listed.first_mut() {
         if one.message.out_of_line != OutOfLine::default() {
-            // Read again with its bodies. It may have left meanwhile.
+            // Reads the message again, with its bodies. It may have left meanwhile.
             let whole = store.messages(target.entry(), &[sequence]).await?;
             let Some(message) = whole.into_iter().next().flatten() else {
                 return Err(unknown(target, sequence).await?);
@@ -305,8 +306,8 @@ pub(super) async fn cancel_by_key(
     cancel_one(&mut target, position.sequence, Some(position)).await
 }
 
-/// Cancels a message. With `position`, only if it still is the one at that position: after Redis
-/// lost data, its sequence may have been stamped again.
+/// Cancels a message. With `position`, only if the message at this sequence still has this position: after Redis lost
+/// data, the sequence may belong to another message.
 async fn cancel_one(
     target: &mut Target,
     sequence: Sequence,
@@ -339,7 +340,7 @@ fn no_lane(sequence: Sequence) -> Problem {
     wrong_state(format!("message {sequence} is damaged, and no lane holds it"))
 }
 
-/// The problem for a sequence about which nothing is known, and why.
+/// The problem for a sequence without a known message, with the reason.
 pub(super) async fn unknown(target: &Target, sequence: Sequence) -> Result<Problem, Problem> {
     withdraw::check_stamped(target, sequence).await?;
     let log_max = target.entry().destination.log_max;

@@ -1,4 +1,5 @@
-//! Writes the OpenAPI document of all routes. A test compares it with the file that the service serves ([`super::docs`]).
+//! Writes the OpenAPI document of all routes. A test compares it with the file that the service serves
+//! ([`super::docs`]).
 
 use utoipa::{
     PartialSchema, ToSchema,
@@ -54,7 +55,7 @@ pub fn document(with_ingest: fn(OpenApi) -> OpenApi) -> String {
     text_of(document)
 }
 
-/// Types of Rust that are no words of the API: their schemas stand where they are used.
+/// Rust types that the API does not name: the document puts their schemas where they are used.
 const INLINED: [&str; 2] = ["BTreeMap", "u64"];
 
 fn text_of(mut document: OpenApi) -> String {
@@ -69,7 +70,7 @@ fn text_of(mut document: OpenApi) -> String {
     text
 }
 
-/// Adds the members that only some problems have.
+/// Adds the fields that only some problems have.
 fn with_extras(problem: &mut utoipa::openapi::Object) {
     use utoipa::openapi::{ArrayBuilder, Ref};
     let copies = ArrayBuilder::new()

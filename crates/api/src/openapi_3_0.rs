@@ -1,24 +1,24 @@
-//! The OpenAPI document as version 3.0 has it, for generators that do not know 3.1. Only what 3.1 says in another way
-//! changes: types with `null`, `const`, exclusive limits, examples of schemas, tuples.
+//! Converts the OpenAPI document to version 3.0, for generators that do not support 3.1. Changes only what 3.1 writes
+//! differently: types with `null`, `const`, exclusive limits, examples of schemas, tuples.
 
 use serde_json::{Map, Value, json};
 
-/// Turns the document, which is 3.1, into one of version 3.0.
+/// Converts the document from version 3.1 to 3.0.
 pub(super) fn of(mut document: Value) -> Value {
     change(&mut document);
     document["openapi"] = json!("3.0.3");
     document
 }
 
-/// Changes this part of the document, and all parts of it.
+/// Converts this part of the document, and all parts inside it.
 fn change(part: &mut Value) {
     match part {
         Value::Object(fields) => {
             for (name, inner) in fields.iter_mut() {
                 match (name.as_str(), inner) {
-                    // Values of the API, not of the document.
+                    // These are values of the API, not parts of the document.
                     ("example" | "default" | "enum" | "const", _) => {}
-                    // Names of fields, which may be keywords.
+                    // These are names of fields; a name may look like a keyword.
                     ("properties", Value::Object(fields)) => fields.values_mut().for_each(change),
                     (_, inner) => change(inner),
                 }
@@ -67,7 +67,7 @@ fn change_schema(schema: &mut Map<String, Value>) {
     schema.remove("propertyNames");
 }
 
-/// One of several schemas was `null`.
+/// Replaces the alternative `null` among several schemas by `nullable`.
 fn without_null(schema: &mut Map<String, Value>, name: &str) {
     let Some(Value::Array(all)) = schema.get_mut(name) else { return };
     let before = all.len();
@@ -75,7 +75,7 @@ fn without_null(schema: &mut Map<String, Value>, name: &str) {
     if all.len() == before {
         return;
     }
-    // A reference has nothing beside it.
+    // A reference may have no siblings, so it goes into `allOf`.
     if all.len() == 1 {
         let only = Value::Array(std::mem::take(all));
         schema.remove(name);

@@ -26,7 +26,7 @@ pub(super) async fn list(
     for text in target.api.store.operations(target.entry()).await? {
         operations.push(Operation::read(&text, now_ms)?);
     }
-    // Ids are UUIDv7, so they are in the order of time.
+    // Ids are UUIDv7, so they sort by time.
     operations.sort_by(|a, b| b.id.cmp(&a.id));
     let limit = limit_of(listing.limit)?;
     let cursor = listing.cursor.as_deref();

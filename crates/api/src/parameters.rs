@@ -10,7 +10,7 @@ use super::docs::operation;
 use domain::nearest::nearest;
 use http_server::problem::Problem;
 
-/// What is wrong with the query.
+/// The problem with the query, if there is one.
 fn check(request: &Request) -> Option<Problem> {
     let query = request.uri().query()?;
     let path = request.extensions().get::<MatchedPath>()?.as_str();

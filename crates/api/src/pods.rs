@@ -1,4 +1,4 @@
-//! `GET /v1/pods`: the live processes, and which partitions each owns.
+//! `GET /v1/pods`: the live processes, and the partitions that each owns.
 
 use std::sync::Arc;
 
@@ -19,27 +19,28 @@ use store::PodInfo;
 #[derive(Serialize, ToSchema)]
 #[schema(as = Pod)]
 pub(super) struct View {
-    /// Its unique name; a lease of a built-in transform names it.
+    /// The unique name of the process. A lease of a built-in transform names it.
     pod: String,
-    /// The name of its machine or container.
+    /// The name of the machine or container.
     host: String,
-    /// `ingest`, `processor`, `sender`.
+    /// The roles of the process: `ingest`, `processor`, `sender`.
     roles: Vec<String>,
-    /// Its version; null until its second heartbeat.
+    /// The version of the process; null until its second heartbeat.
     version: Option<String>,
-    /// Where it listens for HTTP, as configured; null until its second heartbeat.
+    /// The address at which the process listens for HTTP, as configured; null until its second heartbeat.
     address: Option<String>,
-    /// When it started; null until its second heartbeat.
+    /// When the process started; null until its second heartbeat.
     #[schema(format = DateTime)]
     started_at: Option<String>,
-    /// The newest schema that it knows.
+    /// The newest schema that the process knows.
     schema: u32,
-    /// How far its clock is ahead of that of Redis, in seconds; 0 up to one second.
+    /// How many seconds the clock of the process is ahead of the clock of Redis; 0 if they differ by at most one
+    /// second.
     clock_ahead_s: i64,
-    /// It counts as dead from then on, unless it sends another heartbeat (once a second).
+    /// The process counts as dead after this time, unless it sends another heartbeat. It sends one per second.
     #[schema(format = DateTime)]
     expires_at: String,
-    /// The partitions that it owns: it delivers to their destinations.
+    /// The partitions that the process owns: it delivers the messages of their destinations.
     partitions: Vec<u16>,
     /// True for the process that answers.
     is_self: bool,

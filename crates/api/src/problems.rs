@@ -1,4 +1,4 @@
-//! `/problems/{code}`: the pages to which the `type` of a problem leads.
+//! `/problems/{code}`: the pages that explain the codes. The `type` of a problem is the path of its page.
 
 use std::fmt::Write;
 
@@ -58,7 +58,7 @@ fn page(title: &str, body: &str) -> Html<String> {
     ))
 }
 
-/// Text as HTML; words between backticks become code.
+/// The text as HTML; text between backticks becomes code.
 fn html(text: &str) -> String {
     let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let mut html = String::new();

@@ -1,7 +1,7 @@
-//! `POST /v1/destinations/{d}/purge`: cancels everything that is pending.
+//! `POST /v1/destinations/{d}/purge`: cancels all pending messages.
 //!
-//! Finished messages are withdrawn first, and the blocking ones after them. Otherwise the messages
-//! behind a halted head would be delivered during the purge.
+//! Cancels finished messages first, then the blocking ones. Otherwise the messages behind a halted head would be
+//! delivered during the purge.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,18 +18,18 @@ use domain::{Ordering, Sequence, Tombstone};
 use http_server::{openapi_responses, problem::Problem};
 use store::{Listed, Page, Stats, WITHDRAW_MAX, Which, Withdrawal, Withdrawn};
 
-/// Messages per call.
+/// The most messages of one call to Redis.
 const AT_ONCE: usize = 500;
 
-/// What to purge.
+/// Which messages to purge.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PurgeRequest)]
 pub(super) struct Purge {
-    /// Only count.
+    /// True: only counts the messages.
     #[serde(default)]
     dry_run: bool,
-    /// Only with this ordering key; `""`: without one.
+    /// Only messages with this ordering key; `""`: messages without a key.
     key: Option<String>,
 }
 
@@ -103,7 +103,7 @@ impl Purging {
             let next = self.next(&page);
             let mut items = page.items;
             items.retain(|one| wanted(one.state));
-            // Heads last, so that the messages behind them do not leave meanwhile.
+            // Heads last, so that the messages behind them are not delivered meanwhile.
             items.sort_by_key(|one| std::cmp::Reverse(one.message.position.sequence));
             self.cancel(&items).await?;
             cursor = next;
@@ -113,8 +113,7 @@ impl Purging {
         }
     }
 
-    /// Cancels halted messages. With ordering by key, only this finds a message whose record is
-    /// missing.
+    /// Cancels halted messages. With ordering by key, this is the only way to find a message whose record is missing.
     async fn halted(&mut self) -> Result<(), Problem> {
         let (store, mut cursor) = (self.target.api.store.clone(), None);
         loop {
@@ -128,7 +127,7 @@ impl Purging {
             let page = store.pending(self.target.entry(), &which).await?;
             let mut items = page.items;
             items.retain(|one| !one.withdrawing && one.message.position.sequence <= self.last);
-            // Cancelled messages left the list, so the next page begins at the same place.
+            // The cancelled messages have left the list, so the next page begins at the same place.
             let has_moved = self.cancel(&items).await? > 0;
             cursor = if has_moved { None } else { page.next };
             if cursor.is_none() && !has_moved {
@@ -137,14 +136,14 @@ impl Purging {
         }
     }
 
-    /// The next cursor, unless only later arrivals follow.
+    /// The cursor of the next page; `None` if only later arrivals follow.
     fn next(&self, page: &Page) -> Option<u64> {
         let entry = self.target.entry();
         let by_sequence = entry.destination.ordering != Ordering::Key || self.key.is_some();
         page.next.filter(|next| !by_sequence || *next <= self.last)
     }
 
-    /// A page of pending messages, without those that will leave anyway.
+    /// A page of pending messages, without messages that leave anyway: tombstones and withdrawals.
     async fn page(&mut self, cursor: Option<u64>) -> Result<Page, Problem> {
         let which = Which { state: None, key: self.key.clone(), from: 0, cursor, limit: AT_ONCE };
         let store = self.target.api.store.clone();
@@ -185,7 +184,7 @@ impl Purging {
                 match answer {
                     Withdrawn::Done => done += 1,
                     Withdrawn::Withdrawing => withdrawing += 1,
-                    // A purge creates no dead letters.
+                    // Cancelling creates no dead letters.
                     Withdrawn::Settled | Withdrawn::Full => {}
                 }
             }
@@ -200,7 +199,7 @@ impl Purging {
         Ok(cancelled)
     }
 
-    /// Counts messages by state when only some are selected.
+    /// Counts the messages by state, when the request selects only a part of them.
     async fn count(&mut self) -> Result<BTreeMap<String, u64>, Problem> {
         let mut by_state = BTreeMap::new();
         let mut cursor = None;

@@ -1,5 +1,4 @@
-//! `POST /v1/destinations/{d}/dead-letters/redrive`: enqueues dead letters again, at the end of
-//! their lanes.
+//! `POST /v1/destinations/{d}/dead-letters/redrive`: puts dead letters at the end of their lanes again.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -61,7 +60,7 @@ async fn redrive_all(
         }
         let entry = target.entry().clone();
         let mut letters = step.letters;
-        // Read only as many bodies at a time as one call enqueues.
+        // Reads the bodies of only as many messages as one call enqueues.
         while !letters.is_empty() {
             let size = |one: &DeadLetter| one.message.out_of_line.bytes() as usize;
             let count = chunks_by_size(&letters, at_once, CALL_BYTES_MAX, size)
@@ -69,7 +68,7 @@ async fn redrive_all(
                 .map_or(0, |c| c.len());
             let rest = letters.split_off(count);
             store.fill_letters(&entry, &mut letters).await?;
-            // An unreadable dead letter cannot be redriven; it can be discarded.
+            // Skips unreadable dead letters: they cannot be redriven, only discarded.
             let (damaged, whole): (Vec<_>, Vec<_>) =
                 letters.into_iter().partition(|letter| letter.message.damaged.is_some());
             progress.update(|operation| operation.failed += damaged.len() as u64);
@@ -81,7 +80,7 @@ async fn redrive_all(
     Ok(())
 }
 
-/// A dead letter as an arrival. Keeps the result of its processing, if it had been processed.
+/// A dead letter as an arrival. If the message was already processed, keeps the result.
 fn anew(letter: DeadLetter, entry: &CatalogEntry) -> (Sequence, Arrival) {
     let DeadLetter { stage, message: old, .. } = letter;
     let (position, priority) = (old.position, old.priority);

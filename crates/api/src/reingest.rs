@@ -1,4 +1,4 @@
-//! Enqueues messages again: redriven dead letters and replayed messages.
+//! Enqueues messages again: dead letters that are redriven, and messages that are replayed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use formats::code::Code;
 use http_server::problem::Problem;
 use store::{CallSequence, CatalogEntry, Ingested, StoreError, chunks_by_size, retry_until};
 
-/// Arrivals per call.
+/// The most arrivals of one call.
 pub(super) const AT_ONCE: usize = 200;
 /// The most bytes of bodies in one call (at least one message is taken).
 pub(super) const CALL_BYTES_MAX: usize = 4 << 20;
@@ -29,11 +29,11 @@ pub(super) struct Arrivals {
     /// True if a repeat of the request creates no duplicates.
     is_repeatable: bool,
     progress: Arc<Progress>,
-    /// The last old sequence that is stored again.
+    /// The last old sequence that was enqueued again.
     last: Option<Sequence>,
 }
 
-/// A message's old and new position.
+/// The old and the new position of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = NewPosition)]
 pub(super) struct Moved {
@@ -43,14 +43,14 @@ pub(super) struct Moved {
 }
 
 impl Arrivals {
-    /// For one operation; `is_repeatable` if its repeat creates no duplicates.
+    /// Arrivals of one operation. `is_repeatable`: a repeat of the request creates no duplicates.
     pub(super) fn new(target: &Target, is_repeatable: bool, progress: Arc<Progress>) -> Arrivals {
         let call_sequence = target.api.store.new_call_sequence(&format!("again:{}", target.name));
         Arrivals { call_sequence, epoch: 0, is_repeatable, progress, last: None }
     }
 
-    /// Stamps these in order, each with its old sequence. If this stops early, the problem says how
-    /// to continue.
+    /// Stamps these arrivals in order, each with its old sequence. If this stops early, the problem says how to
+    /// continue.
     pub(super) async fn stamp(
         &mut self,
         target: &mut Target,
@@ -78,7 +78,7 @@ impl Arrivals {
         Ok(())
     }
 
-    /// Notes the answers to a call; true if the backlog is full.
+    /// Notes the answers to a call. True if the backlog is full.
     fn note(&mut self, some: &[&(Sequence, Arrival)], answers: &[Ingested]) -> bool {
         let mut is_full = false;
         let last = &mut self.last;
@@ -115,7 +115,7 @@ impl Arrivals {
         is_full
     }
 
-    /// One call, repeated when the epoch or the definition is stale.
+    /// Makes one call, and repeats it when the epoch or the definition is stale.
     async fn ingest(
         &mut self,
         target: &mut Target,
@@ -141,7 +141,7 @@ impl Arrivals {
         }
     }
 
-    /// Adds to a problem how to continue.
+    /// Adds to a problem how to continue the operation.
     fn with_rest(&self, mut problem: Problem) -> Problem {
         let rest = match self.last {
             Some(last) if !self.is_repeatable => format!(
@@ -152,7 +152,7 @@ impl Arrivals {
             _ => "send the same again later for the rest".to_owned(),
         };
         if problem.code == Code::RedisUnavailable {
-            // Part of the request may have been done, so do not say that nothing was.
+            // A part of the request may be done, so the detail must not say that nothing was stored.
             problem.detail = "Redis is not available".into();
         }
         let mut enqueued = 0;
@@ -162,7 +162,7 @@ impl Arrivals {
     }
 }
 
-/// The problem if Redis has too little memory to stamp more.
+/// A problem if Redis has too little memory to stamp more.
 async fn memory_full(target: &Target) -> Option<Problem> {
     let api = &target.api;
     match api.store.memory(target.entry().partition).await {
@@ -186,7 +186,7 @@ fn full() -> Problem {
     Problem::new(Code::BacklogFull, detail)
 }
 
-/// Why this destination can never deliver this body, if nothing transforms it.
+/// The reason why this destination can never deliver this body, if there is one. Only without a transform.
 pub(super) fn undeliverable(entry: &CatalogEntry, body: &Body) -> Option<&'static str> {
     let as_is = entry.destination.transform.kind == TransformKind::None;
     (as_is && entry.destination.breaks_lines(&body.bytes))

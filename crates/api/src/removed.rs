@@ -29,7 +29,7 @@ pub(super) struct Kept {
     version: u64,
     #[schema(format = DateTime)]
     removed_at: String,
-    /// Who removed it, as in the audit log; empty if it is not known.
+    /// The caller that removed the destination, as in the audit log; empty if it is not known.
     actor: String,
     /// The name of the token.
     #[serde(skip_serializing_if = "Option::is_none")]

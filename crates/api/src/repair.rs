@@ -10,12 +10,12 @@ use super::{
 };
 use http_server::{openapi_responses, problem::Problem};
 
-/// How to repair.
+/// The options of a repair.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = RepairRequest)]
 pub(super) struct Request {
-    /// Find, but change nothing.
+    /// True: finds problems, but changes nothing.
     #[serde(default)]
     dry_run: bool,
 }
@@ -38,7 +38,7 @@ pub(super) async fn repair(
             progress.check().is_ok()
         };
         let repair = repaired.repair(dry_run, &count).await;
-        // Why it stopped counts, not what it was about to do.
+        // If the operation was stopped, returns the reason, not the error that followed.
         progress.check()?;
         let repair = repair?;
         progress.update(|operation| {

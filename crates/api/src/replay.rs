@@ -23,41 +23,41 @@ use http_server::{
 };
 use store::{Content, LogEntry, chunks_by_size, server_clock_ms};
 
-/// Entries that are read together, without long bodies.
+/// The most log entries that one call to Redis reads, without long bodies.
 const AT_ONCE: usize = 200;
-/// Sequences of the log that are read together.
+/// The most sequences of the log that one call to Redis reads.
 const ORDER_AT_ONCE: usize = 10_000;
-/// The longest idempotency key of a replay: the position of each message is appended.
+/// The longest idempotency key of a replay. Each message gets this key and its position as its own key.
 const KEY_BYTES_MAX: usize = 200;
 
-/// What to replay, and where to.
+/// Which messages to replay, and to which destination.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ReplayRequest)]
 pub(super) struct Replay {
-    /// Where to begin. Give it or `from_time`, or both.
+    /// The first sequence. Give this, `from_time`, or both.
     from_sequence: Option<Sequence>,
-    /// Where to end.
+    /// The last sequence.
     to_sequence: Option<Sequence>,
-    /// Delivered since this time (RFC 3339).
+    /// Only messages delivered since this time (RFC 3339).
     from_time: Option<String>,
-    /// Delivered until this time (RFC 3339).
+    /// Only messages delivered until this time (RFC 3339).
     to_time: Option<String>,
-    /// Where the messages go; the same destination if absent.
+    /// The destination that gets the messages; the same destination if absent.
     to_destination: Option<DestinationName>,
-    /// At most so many messages a second; as fast as possible if absent.
+    /// The most messages per second; as fast as possible if absent.
     #[schema(value_type = Option<u32>, minimum = 1)]
     rate_per_second: Option<NonZeroU32>,
-    /// Only count.
+    /// True: only counts the messages.
     #[serde(default)]
     dry_run: bool,
-    /// A repeat with this key enqueues nothing twice; also as the header `Idempotency-Key`.
+    /// A repeat with this key enqueues no message twice. Also accepted as the header `Idempotency-Key`.
     #[schema(max_length = 200)]
     idempotency_key: Option<String>,
 }
 
 impl Replay {
-    /// The key may also be a header, as for messages; if both are given, they must be equal.
+    /// Accepts the key as a header too, as for messages. If the request gives both, they must be equal.
     fn add_key_of(&mut self, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(said) = idempotency_key(headers).map_err(Problem::invalid_header)? else {
             return Ok(());
@@ -100,7 +100,7 @@ pub(super) async fn replay(
     let to = request.to_destination.as_ref().unwrap_or(&source.name).clone();
     caller.check(&to)?;
     let to = Target::find(&source.api, to.as_str()).await?;
-    // What is in the log of the same destination came with a signature or a token.
+    // Messages in the log of the same destination already came with a signature or a token.
     if to.name != source.name && to.entry().destination.verify.is_some() {
         caller.check_proof(&to.name)?;
     }
@@ -133,7 +133,7 @@ async fn replay_all(
             Some((*sequence, entry.filter(|entry| is_wanted(*sequence, entry, &range))?))
         });
         let wanted: Vec<_> = wanted.collect();
-        // Read only as many bodies at a time as one call enqueues.
+        // Reads the bodies of only as many messages as one call enqueues.
         for some in chunks_by_size(&wanted, AT_ONCE, CALL_BYTES_MAX, size_out_of_line) {
             let mut some = some.to_vec();
             if !request.dry_run {
@@ -148,7 +148,7 @@ async fn replay_all(
     let mut found = (0, 0);
     progress.update(|operation| {
         found = (operation.matched, operation.details.without_body.unwrap_or_default());
-        // Old and new positions are listed only where they are few.
+        // Lists old and new positions only for a redrive. A replay can be long.
         operation.details.deliveries.clear();
     });
     match found {
@@ -160,7 +160,7 @@ async fn replay_all(
     }
 }
 
-/// The entries that have a body, as arrivals. Counts all.
+/// The entries that have a body, as arrivals. Counts all entries.
 fn replayable(
     source: &Target,
     entries: &[(Sequence, LogEntry)],
@@ -186,8 +186,8 @@ fn replayable(
     anew
 }
 
-/// The sequences in the log now, in order. A snapshot: a message replayed to its own destination
-/// and delivered meanwhile is not replayed again.
+/// The sequences in the log now, in order. So a message that is replayed to the same destination and delivered
+/// meanwhile is not replayed again.
 async fn logged(source: &Target, range: &Range) -> Result<Vec<Sequence>, Problem> {
     let store = source.api.store.clone();
     let (mut sequences, mut before) = (Vec::new(), None);
@@ -204,7 +204,7 @@ async fn logged(source: &Target, range: &Range) -> Result<Vec<Sequence>, Problem
     }
 }
 
-/// The bytes of an entry's body that is stored out of line.
+/// The size of the body of an entry, if it is stored out of line.
 fn size_out_of_line((_, entry): &(Sequence, LogEntry)) -> usize {
     let out_of_line = entry.content.as_ref().and_then(|content| content.out_of_line);
     out_of_line.map_or(0, |(_, length)| length as usize)

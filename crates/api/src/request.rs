@@ -1,5 +1,5 @@
-//! Request parsing for interventions: destination, sequence, query, optional body. Repeats calls to
-//! the store after the definition has changed.
+//! Parses requests of interventions: destination, sequence, query, optional body. Repeats calls to the store after the
+//! definition has changed.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use domain::{DestinationName, Sequence, State, nearest::for_people};
 use http_server::{invalid::Location, problem::Problem};
 use store::{CatalogEntry, GoesOn, Repair, Retry, StoreError, Who, Withdrawal, Withdrawn};
 
-/// How often a call is repeated because the definition has just changed again.
+/// The most times that a call is repeated because the definition has just changed.
 const STALE_MAX: usize = 5;
 /// The default number of items per page.
 const LIMIT: usize = 100;
@@ -36,7 +36,7 @@ pub(super) struct InDestination {
     destination: String,
 }
 
-/// The destination of a request. As a parameter of a handler: the one in the path.
+/// The destination of a request. As a parameter of a handler: the destination in the path.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) api: Api,
@@ -79,8 +79,8 @@ impl Target {
             }
             let fresh = self.api.catalog.refresh(&self.name).await?;
             let fresh = fresh.ok_or(StoreError::UnknownDestination)?;
-            // Another destination of the same name: its messages have the same sequences, but the
-            // request does not mean them.
+            // Another destination of the same name now exists. Its messages have the same sequences, but the request
+            // does not mean them.
             if fresh.born != self.entry.born {
                 return Err(StoreError::UnknownDestination);
             }
@@ -89,7 +89,7 @@ impl Target {
         call(self.entry.clone()).await
     }
 
-    /// Withdraws messages; one result each, in order.
+    /// Withdraws messages. Returns one result each, in order.
     pub(super) async fn withdraw(
         &mut self,
         withdrawal: &Withdrawal<'_>,
@@ -101,7 +101,7 @@ impl Target {
         self.call(call).await
     }
 
-    /// Discards dead letters; returns how many there were.
+    /// Discards dead letters. Returns how many of them existed.
     pub(super) async fn discard(&mut self, letters: &[Sequence]) -> Result<u64, StoreError> {
         let store = &self.api.store.clone();
         let call = |entry: Arc<CatalogEntry>| async move { store.discard(&entry, letters).await };
@@ -127,7 +127,7 @@ impl Target {
         self.call(call).await
     }
 
-    /// Retries a head; returns its new state.
+    /// Retries a head. Returns its new state.
     pub(super) async fn retry(&mut self, retry: &Retry) -> Result<State, StoreError> {
         let store = &self.api.store.clone();
         let call = |entry: Arc<CatalogEntry>| async move { store.retry(&entry, retry).await };
@@ -145,7 +145,7 @@ impl FromRequestParts<Api> for Target {
     }
 }
 
-/// A message of a destination, by the sequence in the path.
+/// The message of a destination with the sequence in the path.
 pub(super) struct At(pub(super) Target, pub(super) Sequence);
 
 impl FromRequestParts<Api> for At {
@@ -159,7 +159,7 @@ impl FromRequestParts<Api> for At {
     }
 }
 
-/// What to do with the destination in the path: a body as JSON, of which an empty one counts as an empty object.
+/// A destination in the path, and a JSON body with the action on it. An empty body counts as an empty object.
 pub(super) struct Order<T>(pub(super) Target, pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<Api> for Order<T> {
@@ -167,7 +167,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Order<T> {
 
     async fn from_request(request: Request, api: &Api) -> Result<Order<T>, Response> {
         let (mut parts, body) = request.into_parts();
-        // First the body: a connection with an unread one cannot be used again.
+        // Reads the body first: a connection with an unread body cannot be used again.
         let body = Bytes::from_request(Request::from_parts(parts.clone(), body), api).await;
         let target = Target::from_request_parts(&mut parts, api).await?;
         let order =
@@ -176,7 +176,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Order<T> {
     }
 }
 
-/// The query of a request; an error names what is wrong.
+/// The query of a request. An error names the wrong parameter.
 pub(super) struct Params<T>(pub(super) T);
 
 impl<T: DeserializeOwned> Params<T> {
@@ -205,7 +205,7 @@ pub(super) async fn find(api: &Api, text: &str) -> Result<Arc<CatalogEntry>, Pro
     entry.ok_or_else(|| Problem::unknown_destination(text))
 }
 
-/// The sequence in a path.
+/// Parses the sequence in a path.
 pub(super) fn sequence_of(text: &str) -> Result<Sequence, Problem> {
     text.parse().map_err(|_| {
         Problem::invalid_parameter(format!("sequence: {text:?} in the path is not a number"))
@@ -253,7 +253,7 @@ pub(super) fn time_of(location: Location, field: &str, text: &str) -> Result<u64
     })
 }
 
-/// A range of sequences and times, as the lists and bulk operations filter by it.
+/// The range of sequences and times by which lists and bulk operations filter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range {
     pub(super) from_sequence: Sequence,
@@ -263,7 +263,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Parses the four limits; all are inclusive, and each may be absent.
+    /// Parses the four limits. They are inclusive, and each may be absent.
     pub(super) fn parse(
         location: Location,
         from_sequence: Option<Sequence>,
@@ -287,7 +287,8 @@ impl Range {
         })
     }
 
-    /// True if both are within the range. A time that is not known is within no range of times.
+    /// True if the sequence and the time are within the range. A message without a known time is outside of any range
+    /// of times.
     pub(super) fn holds(&self, sequence: Sequence, at_ms: Option<u64>) -> bool {
         let any_time = self.from_ms == 0 && self.to_ms == u64::MAX;
         (self.from_sequence..=self.to_sequence).contains(&sequence)

@@ -1,4 +1,4 @@
-//! `GET /v1/destinations/{d}/messages/{sequence}/result`: what became of a message's processing, with a long poll.
+//! `GET /v1/destinations/{d}/messages/{sequence}/result`: the result of processing a message, with a long poll.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use http_server::{
 };
 use store::{KeptOutput, KeptResult, Listed, RESULT_BYTES_MAX, Wake, WakeKind, woken};
 
-/// How often to look without a wake-up: only a result that is kept has one.
+/// The interval between checks without a wake-up. Only results that are kept cause a wake-up.
 const POLL: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize, IntoParams)]
@@ -42,21 +42,21 @@ pub(super) struct Asked {
     wait_ms: u64,
 }
 
-/// How far the processing of a message is.
+/// The state of the processing of a message.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum ResultState {
-    /// It is not processed yet.
+    /// The message is not processed yet.
     Pending,
-    /// It has an output.
+    /// The message has an output.
     Processed,
-    /// Its processor, or somebody else, dropped it.
+    /// The transform or an operator dropped the message.
     Dropped,
-    /// It cannot succeed: its attempts are used up, or its processor says so.
+    /// Processing cannot succeed: the attempts are used up, or the processor reported a final error.
     Failed,
-    /// Somebody cancelled it.
+    /// A client cancelled the message.
     Cancelled,
-    /// It is processed, but its output is not kept (any more).
+    /// The message is processed, but its output is not kept (any more).
     NotKept,
 }
 
@@ -69,17 +69,17 @@ pub(super) struct MessageResult {
     state: ResultState,
     #[serde(skip_serializing_if = "Option::is_none")]
     content_type: Option<String>,
-    /// The output, if it is JSON.
+    /// The output, if it is JSON that all parsers can read.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     body: Option<Box<RawValue>>,
-    /// Any other output.
+    /// The output in base64, if it is not such JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
-    /// Why it failed.
+    /// The error, if processing failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Failure>,
-    /// Why there is no output.
+    /// The reason why there is no output.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
 }
@@ -100,7 +100,7 @@ pub(super) async fn result(
     let target = Target::find(&api, &destination).await?;
     let message = Asking { target, sequence: sequence_of(&sequence)?, id };
     let _share = if wait_ms > 0 { waits.take(&caller, WAITS)? } else { None };
-    // Listen first and look then, so that nothing is missed in between.
+    // Listens before it checks, so that it misses no wake-up in between.
     let mut wakes = api.wakes.listen(WakeKind::Results);
     let deadline = Instant::now() + Duration::from_millis(wait_ms);
     loop {
@@ -122,7 +122,7 @@ pub(super) async fn result(
     }
 }
 
-/// The message that a producer asks about.
+/// The message whose result a producer asks for.
 struct Asking {
     target: Target,
     sequence: Sequence,
@@ -133,7 +133,7 @@ impl Asking {
     async fn look(&self) -> Result<MessageResult, Problem> {
         let result = self.look_once().await?;
         let is_failed = matches!(result.state, ResultState::Failed);
-        // It may have failed after its error was read, and before its state was.
+        // The message may have failed between the read of its errors and the read of its state.
         match is_failed && result.error.is_none() && result.detail.is_none() {
             true => self.look_once().await,
             false => Ok(result),
@@ -147,14 +147,14 @@ impl Asking {
         let (store, entry) = (&self.target.api.store, self.target.entry());
         let listed = store.listed(entry, &[self.sequence]).await?;
         let result = match listed.into_iter().next() {
-            // Its errors are with its dead letter now.
+            // The dead letter holds the errors now.
             Some(one) if one.message.tombstone == Some(Tombstone::DeadLettered) => {
                 self.of_gone().await?
             }
             Some(one) => self.of_pending(&one)?,
             None => self.of_gone().await?,
         };
-        // It may have been processed between the two reads.
+        // The message may have been processed between the two reads.
         match result.state {
             ResultState::NotKept => Ok(self.kept().await?.unwrap_or(result)),
             _ => Ok(result),

@@ -1,4 +1,5 @@
-//! `/v1/destinations/{d}/messages/{sequence}/run-now` and `/v1/destinations/{d}/run-now`: delayed messages are due now.
+//! `/v1/destinations/{d}/messages/{sequence}/run-now` and `/v1/destinations/{d}/run-now`: make delayed messages due
+//! now.
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub(super) async fn run_message_now(
 ) -> Result<Json<HeadState>, Problem> {
     let found = target.api.store.listed(target.entry(), &[sequence]).await?.into_iter().next();
     let Some(found) = found else { return Err(unknown(&target, sequence).await?) };
-    // A message that awaits its turn waits, and may be delayed, too.
+    // A message that waits for its turn in the lane has the state waiting, even if it is delayed.
     let may_be_delayed = matches!(found.state, State::Delayed | State::Waiting);
     let state = match may_be_delayed {
         true => target.retry(&retry_of(&target, &found)).await,
@@ -56,10 +57,10 @@ fn retry_of(target: &Target, found: &Listed) -> Retry {
 #[serde(deny_unknown_fields)]
 #[schema(as = RunNowRequest)]
 pub(super) struct RunNow {
-    /// Only count.
+    /// True: only counts the messages.
     #[serde(default)]
     dry_run: bool,
-    /// Only with this ordering key; `""`: without one.
+    /// Only messages with this ordering key; `""`: messages without a key.
     key: Option<String>,
 }
 
@@ -83,7 +84,7 @@ async fn run_all(
     progress: Arc<Progress>,
 ) -> Result<(), Problem> {
     let store = target.api.store.clone();
-    // Messages that arrive from now on are not run: otherwise the operation might never end.
+    // Leaves out messages that arrive from now on: otherwise the operation might never end.
     let last: Sequence = store.counts(target.entry()).await?.last_sequence;
     let mut which =
         Which { state: Some(State::Delayed), key: request.key, limit: AT_ONCE, ..Which::default() };

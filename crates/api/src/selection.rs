@@ -12,25 +12,24 @@ use store::DeadLetter;
 
 /// The most sequences that one call may name.
 const NAMED_MAX: usize = 10_000;
-/// Dead letters that are read together, without long bodies.
+/// The most dead letters that one call to Redis reads, without long bodies.
 const AT_ONCE: usize = 500;
 
-/// The body of a redrive or a discard.
-/// Has exactly one of `sequences`, `all` and `filter`.
+/// The dead letters of a redrive or a discard. Give exactly one of `sequences`, `all` and `filter`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Selection {
     /// The dead letters with these sequences.
     #[schema(min_items = 1, max_items = 10_000)]
     sequences: Option<Vec<Sequence>>,
-    /// True: all of the destination.
+    /// True: all dead letters of the destination.
     #[serde(default)]
     all: bool,
     filter: Option<Filter>,
-    /// Only count.
+    /// True: only counts the dead letters.
     #[serde(default)]
     pub(super) dry_run: bool,
-    /// Redrive: at most so many a second; as fast as possible if absent.
+    /// Redrive: the most dead letters per second; as fast as possible if absent.
     #[schema(value_type = Option<u32>, minimum = 1)]
     pub(super) rate_per_second: Option<NonZeroU32>,
 }
@@ -39,19 +38,19 @@ pub(super) struct Selection {
 #[derive(Debug, Default, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Filter {
-    /// With this ordering key; `""`: without one.
+    /// Only dead letters with this ordering key; `""`: dead letters without a key.
     key: Option<String>,
-    /// Given up in this stage.
+    /// Only dead letters of this stage.
     stage: Option<Stage>,
-    /// From this sequence on.
+    /// Only dead letters from this sequence on.
     from_sequence: Option<Sequence>,
-    /// Up to this sequence.
+    /// Only dead letters up to this sequence.
     to_sequence: Option<Sequence>,
-    /// Dead letters since this time (RFC 3339).
+    /// Only messages that became dead letters since this time (RFC 3339).
     from_time: Option<String>,
-    /// Dead letters until this time (RFC 3339).
+    /// Only messages that became dead letters until this time (RFC 3339).
     to_time: Option<String>,
-    /// With this text in the reason, or in the detail of one of the errors.
+    /// Only dead letters with this text in the reason, or in the detail of one of the errors.
     error: Option<String>,
 }
 
@@ -94,21 +93,21 @@ impl Wanted {
 
 /// Iterates over dead letters in ascending order of sequence.
 pub(super) enum Walk {
-    /// The named ones; the next one is last.
+    /// The sequences that the request names; the last element comes next.
     Named(Vec<Sequence>),
-    /// Those between two sequences that match a filter.
+    /// The dead letters between two sequences that match a filter.
     Filtered { wanted: Wanted, from: Sequence, to: Sequence },
 }
 
 /// Some dead letters of an iteration.
 pub(super) struct Step {
     pub(super) letters: Vec<DeadLetter>,
-    /// How many of the named ones do not exist.
+    /// How many of the named dead letters do not exist.
     pub(super) missing: u64,
 }
 
 impl Walk {
-    /// Starts an iteration. Does not include dead letters that are created later.
+    /// Starts an iteration, which leaves out dead letters that are created later.
     pub(super) async fn begin(target: &Target, selection: Selection) -> Result<Walk, Problem> {
         let Selection { sequences, all, filter, .. } = selection;
         let filter = match (sequences, all, filter) {

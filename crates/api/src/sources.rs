@@ -11,15 +11,15 @@ use http_server::{openapi_responses, problem::Problem};
 /// All sources of a destination.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Sources {
-    /// In the order of their names; at most `sources_max`.
+    /// The sources, by name; at most `sources_max`.
     items: Vec<Source>,
 }
 
-/// A source whose messages arrived.
+/// A source that has sent messages to the destination.
 #[derive(Serialize, ToSchema)]
 struct Source {
     name: String,
-    /// The position of its last message.
+    /// The position of the last message of the source.
     mark: String,
 }
 
@@ -62,11 +62,11 @@ pub(super) struct ByName {
     name: String,
 }
 
-/// A source whose mark was to be forgotten.
+/// A source whose mark a client removed.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RemovedSource {
     name: String,
-    /// False if it had no mark.
+    /// False if the source had no mark.
     removed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The numbers of one destination, and of all.
+//! The numbers of one destination, and of all destinations.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -16,9 +16,9 @@ use domain::DestinationName;
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{Attention, CatalogEntry, Stats, StoreError, Trouble};
 
-/// Destinations whose numbers are read in one round trip.
+/// The most destinations whose numbers one round trip reads.
 const AT_ONCE: usize = 500;
-/// Destinations whose heads are read at the same time.
+/// The most destinations whose heads are read at the same time.
 const HEADS_AT_ONCE: usize = 16;
 
 /// `GET /v1/destinations/{d}/stats`
@@ -36,12 +36,12 @@ pub(super) struct AllStats {
     items: Vec<DestinationStats>,
     /// The `cursor` of the next page; null on the last.
     next_cursor: Option<String>,
-    /// Absent with `totals=false`.
+    /// The sums over all destinations; absent with `totals=false`.
     #[serde(skip_serializing_if = "Option::is_none")]
     totals: Option<Totals>,
 }
 
-/// One destination.
+/// The name and the numbers of one destination.
 #[derive(Serialize, ToSchema)]
 struct DestinationStats {
     name: DestinationName,
@@ -49,15 +49,15 @@ struct DestinationStats {
     numbers: Numbers,
 }
 
-/// Its numbers, or why there are none.
+/// The numbers of a destination, or the reason why there are none.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DestinationNumbers)]
 #[serde(untagged)]
 enum Numbers {
-    /// `head` and `heads` only with `heads=true`.
+    /// The numbers. `head` and `heads` only with `heads=true`.
     Read(Box<Stats>),
     Damaged {
-        /// What cannot be read.
+        /// The keys or fields that cannot be read.
         damaged: Vec<&'static str>,
         attention: Vec<Attention>,
     },
@@ -67,7 +67,7 @@ enum Numbers {
     },
 }
 
-/// Defines sums over destinations: numbers with the names that they have in [`Stats`], and others.
+/// Defines a struct of sums over destinations: fields named as in `Stats`, and other fields.
 macro_rules! sums {
     ($(#[$attr:meta])* $vis:vis struct $sums:ident { $($number:ident)*; $($other:tt)* }) => {
         $(#[$attr])*
@@ -93,7 +93,7 @@ sums! {
     struct Totals {
         pending waiting processing ready delivering halted delayed pending_bytes dead_letters delivered_total
         dropped_total dead_lettered_total cancelled_total;
-        /// How many destinations need attention. One whose server does not answer is one of them.
+        /// How many destinations need attention. A destination whose server does not answer is one of them.
         needs_attention: u64,
     }
 }
@@ -118,26 +118,26 @@ impl Numbers {
         }
     }
 
-    /// True if something is wrong, or nobody knows.
+    /// True if something is wrong, or if the numbers could not be read.
     fn needs_attention(&self) -> bool {
         self.read().is_none_or(|stats| !stats.attention.is_empty())
     }
 }
 
-/// Which destinations come first.
+/// The order of the destinations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Sort {
     /// By name, page by page.
     #[default]
     Name,
-    /// Those with the longest backlogs.
+    /// The longest backlogs first.
     Pending,
-    /// Those that need attention, then those with the longest backlogs.
+    /// Destinations that need attention first; then the longest backlogs.
     Stuck,
 }
 
-/// Which destinations are listed.
+/// Which destinations to list.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -147,22 +147,22 @@ pub(super) struct Which {
     limit: Option<usize>,
     /// The `next_cursor` of the page before; only with `sort=name`.
     cursor: Option<String>,
-    /// Which destinations come first. Other orders than `name` have one page.
+    /// The order of the destinations. An order other than `name` has one page.
     #[serde(default)]
     #[param(inline)]
     sort: Sort,
-    /// True: with the oldest heads of each destination that is listed.
+    /// True: adds the oldest heads of each listed destination.
     #[serde(default)]
     heads: bool,
     /// True: only the destinations that need attention.
     #[serde(default)]
     attention: bool,
-    /// False: without the sums over all destinations, which cost a look at each of them. `true` if absent.
+    /// False: leaves out the sums over all destinations, which need a read of each destination. `true` if absent.
     totals: Option<bool>,
 }
 
 impl Sort {
-    /// The lowest comes first.
+    /// The rank of an item; the lowest comes first.
     fn place(self, item: &DestinationStats) -> (Reverse<bool>, Reverse<u64>) {
         let pending = item.numbers.read().map_or(0, |stats| stats.pending);
         (Reverse(self == Sort::Stuck && item.numbers.needs_attention()), Reverse(pending))
@@ -213,9 +213,10 @@ pub(super) async fn all_stats(
     Ok(Json(AllStats { items, next_cursor, totals: wants_totals.then_some(totals) }))
 }
 
-/// The numbers of these destinations, and their sums. A server that does not answer leaves out only its own.
+/// The numbers of these destinations, and their sums. If a server does not answer, only its destinations have no
+/// numbers.
 async fn numbers(api: &Api, all: &[Arc<CatalogEntry>]) -> (Vec<DestinationStats>, Totals) {
-    // All at once: a server that does not answer costs one wait.
+    // Reads all at once: several servers that do not answer cost one wait together.
     let read = all.chunks(AT_ONCE).map(|some| api.store.backlogs_each(some));
     let mut read: Vec<_> = join_all(read).await.into_iter().flatten().collect();
     let known = all.iter().zip(&mut read);

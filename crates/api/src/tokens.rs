@@ -1,4 +1,4 @@
-//! `/v1/tokens`: make, show and revoke tokens.
+//! `/v1/tokens`: create, show and revoke tokens.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -27,30 +27,30 @@ use formats::code::Code;
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{CatalogToken, server_clock_ms};
 
-/// The longest life of a token that ends, in milliseconds: ten years.
+/// The longest lifetime of a token that ends, in milliseconds: ten years.
 const EXPIRES_IN_MS_MAX: u64 = 3_650 * 24 * 3_600_000;
 
 /// The highest rate that a token may have.
 const RATE_PER_SECOND_MAX: u32 = 1_000_000;
 
-/// A token to make.
+/// A token to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = TokenRequest)]
 struct Request {
-    /// What it is for.
+    /// A name that says what the token is for.
     #[schema(min_length = 1, max_length = 128)]
     name: String,
-    /// What its holder may do.
+    /// The scopes: what the holder may do.
     #[schema(value_type = Vec<Scope>, min_items = 1)]
     scopes: BTreeSet<Scope>,
-    /// With which destinations; all if absent.
+    /// The destinations that the holder may use; all if absent.
     #[schema(value_type = Option<Vec<DestinationName>>, min_items = 1, max_items = 1000)]
     destinations: Option<BTreeSet<DestinationName>>,
-    /// It ends after this time; never if absent.
+    /// The token ends after this time; never if absent.
     #[schema(minimum = 1000, maximum = 315_360_000_000_u64)]
     expires_in_ms: Option<u64>,
-    /// The most messages in one second that each process takes from its holder; 0: no limit.
+    /// The most messages that each process accepts from the holder in one second; 0: no limit.
     #[serde(default)]
     #[schema(maximum = 1_000_000)]
     rate_per_second_max: u32,
@@ -94,11 +94,11 @@ pub(super) struct View {
     grant: Grant,
     #[schema(format = DateTime)]
     created_at: String,
-    /// Null: never.
+    /// When the token ends; null: never.
     #[schema(format = DateTime)]
     expires_at: Option<String>,
     expired: bool,
-    /// Null: not that anybody noted; up to some seconds late.
+    /// When the token was last used, up to some seconds late; null: no known use.
     #[schema(format = DateTime)]
     last_used_at: Option<String>,
 }
@@ -121,7 +121,7 @@ impl View {
 #[derive(Serialize, ToSchema)]
 #[schema(as = NewToken)]
 pub(super) struct Made {
-    /// The token itself. It is shown only here, and Redis has only its SHA-256.
+    /// The token itself. Only this answer shows it; Redis stores only its SHA-256.
     token: String,
     #[serde(flatten)]
     view: View,
@@ -232,7 +232,7 @@ async fn held(api: &Api, id: &str) -> Result<std::sync::Arc<CatalogToken>, Probl
     }
 }
 
-/// Only what can be an id may name a field of the index.
+/// Only a text that can be an id may name a field of the index.
 fn check_id(id: &str) -> Result<(), Problem> {
     let is_id = !id.is_empty() && id.len() <= 64 && id.bytes().all(|b| b.is_ascii_alphanumeric());
     if is_id { Ok(()) } else { Err(unknown(id)) }

@@ -53,9 +53,9 @@ pub(super) struct Removed {
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct Definition {
-    /// The same as in the path, if given.
+    /// The name of the topic. If given, it must equal the name in the path.
     name: Option<TopicName>,
-    /// Each gets a copy of what is published.
+    /// The destinations. Each gets a copy of a published message.
     #[schema(min_items = 1, max_items = 100)]
     destinations: Vec<DestinationName>,
 }
@@ -143,7 +143,7 @@ pub(super) async fn remove(
     }
 }
 
-/// Refuses a change of a topic that has destinations which the caller may not use.
+/// Refuses a change of a topic with destinations that the caller may not use.
 async fn check_held(api: &Api, caller: &Principal, name: &TopicName) -> Result<(), Problem> {
     match api.catalog.find_topic(name).await? {
         Some(held) => caller.check_all(&held.topic.destinations),

@@ -1,4 +1,5 @@
-//! `/v1/destinations/{d}/versions`, `/diff` and `/rollback`: what a definition was, what would change, and the way back.
+//! `/v1/destinations/{d}/versions`, `/diff` and `/rollback`: earlier definitions, the effect of a new one, and
+//! rollback.
 
 use axum::{
     Json,
@@ -24,19 +25,20 @@ use formats::code::Code;
 use http_server::{openapi_responses, problem::Problem};
 use store::KeptDefinition;
 
-/// A definition that a destination has, or had.
+/// A definition that a destination has or had.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DestinationVersion)]
 pub(super) struct Version {
     version: u64,
     #[schema(format = DateTime)]
     written_at: String,
-    /// Who wrote it, as in the audit log; `configuration_file` for the file of a process; empty if it is not known.
+    /// The caller that wrote the version, as in the audit log; `configuration_file` for the file of a process; empty if
+    /// it is not known.
     actor: String,
-    /// The name of the token; for a configuration file that of the process.
+    /// The name of the token; for a configuration file, the name of the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     actor_name: Option<String>,
-    /// What differs from the version before it, if that is kept. Changes of secrets are left out.
+    /// The differences from the version before, if that version is kept. Changes of secrets are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     changes: Option<Vec<Change>>,
     /// The definition, with secrets masked.
@@ -66,12 +68,12 @@ pub(super) async fn list(target: Target) -> Result<Json<Items<Version>>, Problem
     Ok(Json(Items { items: items.collect(), next_cursor: None }))
 }
 
-/// What a definition would change.
+/// The changes that a definition would make.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DefinitionDiff)]
 pub(super) struct Diff {
     destination: DestinationName,
-    /// False if it would be created. The changes are then those from the defaults.
+    /// False if the definition would create the destination. The changes are then the differences from the defaults.
     exists: bool,
     changes: Vec<Change>,
 }
@@ -102,11 +104,11 @@ pub(super) async fn diff(
     Ok(Json(Diff { destination: name, exists: current.is_some(), changes }))
 }
 
-/// Which version a rollback takes.
+/// The version that a rollback restores.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Rollback {
-    /// One of the kept versions; if absent, the one before the current.
+    /// One of the kept versions; if absent, the version before the current one.
     to: Option<u64>,
 }
 
@@ -127,7 +129,7 @@ pub(super) async fn rollback(
 ) -> Result<Response, Problem> {
     let name = &name;
     let condition = Condition::of_known(&headers)?;
-    // With the other rule, the file does not undo it.
+    // The configuration file undoes a rollback only if the rule is to write its definitions always.
     if api.in_file.is_always_written() {
         refuse_if_in_file(&api, name).await?;
     }
@@ -157,7 +159,7 @@ pub(super) async fn rollback(
     changed.map_err(|problem| unfit_if_refused(problem, unfit))
 }
 
-/// A problem with what a kept definition says is one of that definition.
+/// If a kept definition was refused for its content, makes a problem that names this definition.
 pub(super) fn unfit_if_refused(problem: Problem, unfit: impl FnOnce(&str) -> Problem) -> Problem {
     match problem.code {
         Code::InvalidField | Code::RefusedAddress => unfit(&problem.detail),
@@ -165,7 +167,7 @@ pub(super) fn unfit_if_refused(problem: Problem, unfit: impl FnOnce(&str) -> Pro
     }
 }
 
-/// A kept definition that cannot run today: it is not valid any more, or its secrets are not those of today.
+/// The problem when a kept definition cannot run today: it is no longer valid, or its secrets cannot be used.
 pub(super) fn unfit(listed_at: &str, name: &DestinationName, why: &str) -> Problem {
     let detail = format!(
         "this definition cannot be used as it is: {why}. Take it from GET {listed_at}, correct it, and PUT it to \

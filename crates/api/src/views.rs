@@ -32,7 +32,7 @@ pub(super) struct Common {
     epoch: u64,
     pub(super) id: String,
     key: Option<String>,
-    /// Absent if Redis has too little of the message to tell.
+    /// When the message arrived; absent if Redis has too little of the message to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     received_at: Option<String>,
@@ -44,12 +44,12 @@ pub(super) struct Common {
     origin: Option<Was>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<Failure>,
-    /// Why the message cannot be read; absent if it can.
+    /// The reason why the message cannot be read; absent if it can be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     damaged: Option<String>,
 }
 
-/// The original of a redriven or replayed message.
+/// The original of a message that was redriven or replayed.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Origin)]
 struct Was {
@@ -71,20 +71,20 @@ pub(super) struct Failure {
     detail: String,
 }
 
-/// Fields that only the view of one message has.
+/// Fields that only the view of a single message has.
 #[derive(Default, Serialize, ToSchema)]
 #[schema(as = MessageContent)]
 pub(super) struct Inside {
-    /// The sequence of the message before it in its lane, if it is known.
+    /// The sequence of the message before this one in its lane, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     previous: Option<Sequence>,
     #[serde(skip_serializing_if = "Option::is_none")]
     headers: Option<BTreeMap<String, String>>,
-    /// The body, if it is JSON.
+    /// The body, if it is JSON that all parsers can read.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     body: Option<Box<RawValue>>,
-    /// Any other body.
+    /// The body in base64, if it is not such JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
     /// The last errors.
@@ -113,22 +113,22 @@ pub(super) struct Pending {
     #[serde(skip_serializing_if = "Option::is_none")]
     priority: Option<u8>,
     withdrawing: bool,
-    /// Set if its workers asked to have it later.
+    /// Set if workers asked to get the message again later.
     #[serde(skip_serializing_if = "Option::is_none")]
     asked_later: Option<AskedLater>,
-    /// Who processes or consumes it, and until when.
+    /// The lease of the worker or consumer that has the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<HeldBy>,
     #[serde(flatten)]
     inside: Inside,
 }
 
-/// That workers of a message asked to have it later.
+/// Requests of workers to get a message again later.
 #[derive(Serialize, ToSchema)]
 pub(super) struct AskedLater {
-    /// How often, since it arrived or an operator retried it.
+    /// How many times workers asked, since the message arrived or an operator retried it.
     times: u32,
-    /// Until when it waits for this reason; absent if it does not.
+    /// The message waits until this time because a worker asked; absent if it does not wait for this reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     until: Option<String>,
@@ -142,7 +142,7 @@ impl AskedLater {
     }
 }
 
-/// The lease on a message that is being processed, or that a consumer holds.
+/// The lease on a message that a worker processes or a consumer holds.
 #[derive(Serialize, ToSchema)]
 #[schema(as = MessageLease)]
 pub(super) struct HeldBy {
@@ -152,7 +152,7 @@ pub(super) struct HeldBy {
     /// The name that the consumer gave; absent if it gave none.
     #[serde(skip_serializing_if = "Option::is_none")]
     consumer: Option<WorkerName>,
-    /// The lease expires then, unless it is extended.
+    /// When the lease expires, unless it is extended.
     #[schema(format = DateTime)]
     expires_at: String,
 }
@@ -184,7 +184,7 @@ pub(super) struct Letter {
     inside: Inside,
 }
 
-/// An entry of the log.
+/// An entry of the log, which may be unreadable.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LogEntry)]
 #[serde(untagged)]
@@ -197,11 +197,11 @@ pub(super) enum Left {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Unreadable {
     pub(super) sequence: Sequence,
-    /// Why.
+    /// The reason why the entry cannot be read.
     pub(super) damaged: String,
 }
 
-/// A message that is gone.
+/// A message that has left.
 #[derive(Serialize, ToSchema)]
 #[schema(as = GoneMessage)]
 pub(super) struct Gone {
@@ -275,7 +275,8 @@ impl Inside {
 }
 
 impl Pending {
-    /// The view for a list. With the inner fields if `whole` gives the deepest nesting of JSON.
+    /// The view for a list. If `whole` gives the deepest nesting of JSON, also the fields of the view of a single
+    /// message.
     pub(super) fn of(
         destination_entry: &CatalogEntry,
         listed: &Listed,
@@ -300,7 +301,8 @@ impl Pending {
 }
 
 impl Letter {
-    /// The view for a list. With the inner fields if `whole` gives the deepest nesting of JSON.
+    /// The view for a list. If `whole` gives the deepest nesting of JSON, also the fields of the view of a single
+    /// message.
     pub(super) fn of(letter: &DeadLetter, whole: Option<usize>) -> Letter {
         Letter {
             common: Common::of(&letter.message),
@@ -338,7 +340,7 @@ impl Gone {
     }
 }
 
-/// A body as JSON if its content type says so and every parser can read it; otherwise as base64.
+/// A body as JSON if its content type is JSON and every parser can read it; otherwise as base64.
 pub(super) fn body_shown(
     body: &Body,
     json_depth_max: usize,
@@ -349,7 +351,7 @@ pub(super) fn body_shown(
     }
 }
 
-/// The body in a request: JSON, or base64 with a content type; `None` if it has none.
+/// The body in a request: JSON, or base64 with a content type; `None` if the request has no body.
 pub(super) fn body_given(
     json: Option<&RawValue>,
     base64: Option<&str>,

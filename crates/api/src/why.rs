@@ -1,4 +1,4 @@
-//! `GET /v1/destinations/{d}/why`: what blocks a lane, since when, and what to do.
+//! `GET /v1/destinations/{d}/why`: what blocks a lane, since when, and how to unblock it.
 
 mod advice;
 mod pace;
@@ -22,58 +22,58 @@ use store::{CatalogEntry, Cause, Causes, LaneHead, StoreError, Surroundings, wai
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Lane {
-    /// The lane of this ordering key; `""`: of the messages without a key. Without it: the lane whose
-    /// head is the oldest.
+    /// The ordering key of the lane; `""`: the lane of messages without a key. If absent: the lane with the oldest
+    /// head.
     #[serde(default)]
     key: Option<String>,
 }
 
-/// What blocks a lane.
+/// The cause that blocks a lane, with details.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Why {
     destination: DestinationName,
-    /// The lane's ordering key, with ordering by key.
+    /// The ordering key of the lane, with ordering by key.
     key: Option<String>,
     cause: Cause,
     /// The cause in one sentence.
     explanation: String,
     /// The message that the lane waits for; null if none is pending.
     head: Option<Pending>,
-    /// How long it has been the head, in milliseconds; absent if that is not known (any more).
+    /// For how many milliseconds the message has been the head; absent if that is not known (any more).
     #[serde(skip_serializing_if = "Option::is_none")]
     blocked_ms: Option<u64>,
-    /// Of this time, the milliseconds by cause, since the head was first sampled. Absent if another process samples the
-    /// lane, or none yet.
+    /// How many of these milliseconds each cause took, since the head was first sampled. Absent if another process
+    /// samples the lane, or no process has sampled it yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     blocked_ms_by_cause: Option<BTreeMap<Cause, u64>>,
-    /// The head's next attempt begins then, if it waits for one.
+    /// When the next attempt of the head begins, if the head waits for an attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     next_attempt_at: Option<String>,
     /// How many messages of the lane wait behind the head.
     behind: u64,
-    /// The bytes of their bodies; absent where a destination has several lanes.
+    /// The total size of the bodies behind the head, in bytes; absent if the destination has several lanes.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_behind: Option<u64>,
-    /// The pod that delivers this destination's messages; absent if there is none.
+    /// The pod that delivers the messages of this destination; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     /// When the owner last reported that it is alive.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     owner_seen_at: Option<String>,
-    /// What is known of the whole destination, in sentences.
+    /// Sentences about the whole destination.
     summary: Vec<String>,
-    /// What an operator can do.
+    /// Actions that an operator can take.
     actions: Vec<Action>,
 }
 
-/// Something that an operator can do.
+/// An action that an operator can take.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Action {
-    /// When this is right.
+    /// The situation in which the action is right.
     when: &'static str,
-    /// The command line.
+    /// The command line of the action.
     command: String,
 }
 
@@ -133,7 +133,7 @@ async fn look(api: &Api, entry: &CatalogEntry, key: Option<&str>) -> Result<Why,
         return Ok(why);
     };
     let has_processor = waits_for_processor(entry, &lane.head) && has_processor(api).await?;
-    // Only the owner knows it exactly. It delivers nothing, though there is something to deliver.
+    // Only the owner knows this for certain. This pod assumes it if there is a rate limit and no delivery.
     let has_limit = entry.destination.delivery.rate_per_second_max > 0;
     let is_rate_limited = has_limit && lane.delivering == 0;
     let awaits_connection = lane.awaiting_connection > 0;
@@ -210,7 +210,7 @@ impl Why {
             Cause::Delayed | Cause::Backoff => lane.head.due_ms.or(lane.not_before_ms),
             Cause::TransformRateLimit => lane.next_attempt_ms,
             Cause::ReceiverFailing => lane.probe_at_ms.filter(|at| *at > around.now_ms),
-            // How much of a takeover wait is over, only the owner knows.
+            // Only the owner knows how much of a takeover wait is over.
             _ => None,
         };
         let message = &lane.head.message.message;

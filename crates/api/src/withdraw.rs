@@ -20,17 +20,17 @@ use store::Withdrawn;
 
 /// How long an answer waits for a pending withdrawal.
 const WITHDRAWAL_WAIT: Duration = Duration::from_secs(2);
-/// How often it checks.
+/// How often a waiting answer checks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The progress of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It is pending and not a tombstone.
+    /// The message is pending, and is not a tombstone.
     Pending,
-    /// It left with this state, or is a tombstone that will.
+    /// The message has left with this state, or it is a tombstone and will leave with it.
     Ended(State),
-    /// It is gone, and its state is not known.
+    /// The message is gone, and its state is not known.
     Forgotten,
 }
 
@@ -39,8 +39,8 @@ pub(super) fn wrong_state(detail: impl Into<String>) -> Problem {
     Problem::new(Code::WrongState, detail)
 }
 
-/// Withdraws a message, given the key of its lane. If a processor or sender may be working
-/// on it, leaves a pending withdrawal.
+/// Withdraws a message, given the key of its lane. If a processor or sender may be working on it, the withdrawal stays
+/// pending.
 pub(super) async fn one(
     target: &mut Target,
     how: Tombstone,
@@ -65,7 +65,7 @@ pub(super) async fn one(
     }
 }
 
-/// The problem when there are as many dead letters as allowed.
+/// The problem when the destination has as many dead letters as it may.
 fn no_room_for_letters(target: &Target) -> Problem {
     let max = target.entry().destination.dead_letters_max;
     wrong_state(format!(
@@ -142,7 +142,7 @@ pub(super) fn name(state: State) -> String {
 pub(super) struct Withdrawal {
     sequence: Sequence,
     state: WithdrawalState,
-    /// What a message that is still withdrawing waits for.
+    /// The reason why a message is still pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'static str>,
 }
@@ -154,7 +154,7 @@ enum WithdrawalState {
     Cancelled,
     DeadLettered,
     Dropped,
-    /// It leaves when its attempt has ended.
+    /// The message leaves when its attempt has ended.
     Withdrawing,
 }
 

@@ -1,7 +1,7 @@
 //! Reads how many messages of a batch a receiver's 2xx answer acknowledges.
 //!
 //! ```text
-//! no field `accepted` in it, whatever else it is (empty, text, other JSON)    all
+//! no field `accepted`, whatever the answer is (empty, text, other JSON)       all
 //! {"accepted": n}, n a whole number from 0 to the size of the batch           the first n
 //! anything else that names `accepted`, or may be part of such an object       unclear: counts as none
 //! ```

@@ -28,7 +28,7 @@ struct Entry {
     remedy: &'static str,
 }
 
-/// An error that clients may see.
+/// An error that clients may receive.
 pub trait Coded {
     /// The stable code, and a sentence for people that says what happened and what to do.
     fn coded(&self) -> (Code, String);

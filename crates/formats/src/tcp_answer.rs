@@ -38,11 +38,11 @@ pub enum ToProducer {
 /// A receiver's answer to a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FromReceiver {
-    /// It accepted the message.
+    /// The receiver accepted the message.
     Ok,
-    /// It wants the message again, after this time if the answer has one.
+    /// The receiver wants the message again, after this time if the answer has one.
     Retry(Option<Duration>),
-    /// It refuses the message, with this reason (already an [`excerpt`]).
+    /// The receiver refuses the message, for this reason (already an [`excerpt`]).
     Reject(String),
 }
 
@@ -50,7 +50,7 @@ pub enum FromReceiver {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the receiver answered \"{text}\", which is not OK, RETRY [ms] or REJECT <reason>")]
 pub struct UnknownAnswer {
-    /// An [`excerpt`] of its answer.
+    /// An [`excerpt`] of the receiver's answer.
     pub text: String,
 }
 

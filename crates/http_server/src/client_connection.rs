@@ -36,8 +36,7 @@ pub use tls::TlsIo;
 
 use ::tls::Subject;
 
-/// If a client had closed the connection before its answer arrived, its system resets the
-/// connection within this time.
+/// The system of a client that closed the connection before its answer arrived resets the connection within this time.
 const RESET_WITHIN: Duration = Duration::from_secs(1);
 /// A client has this time to show its credential. After that, the connection is the first to yield its slot.
 const CREDENTIAL_WITHIN: Duration = Duration::from_secs(5);
@@ -45,13 +44,13 @@ const CREDENTIAL_WITHIN: Duration = Duration::from_secs(5);
 /// The order in which connections yield their slots. Within one rank, the oldest yields first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Yields {
-    /// Without a credential for a while.
+    /// The client has shown no credential within `CREDENTIAL_WITHIN`.
     LongUnverified,
-    /// With a credential, but without a request in progress.
+    /// The client has shown a credential, and has no request in progress.
     Idle,
-    /// With a request in progress, but without a credential.
+    /// The client has a request in progress, but has shown no credential.
     Unverified,
-    /// New: a request with a credential may be on its way.
+    /// The connection is new: a request with a credential may be on its way.
     New,
 }
 
@@ -79,9 +78,9 @@ struct Inner {
     stream: TcpStream,
     address: Option<SocketAddr>,
     certificate: OnceLock<Subject>,
-    /// HTTP/2: several requests at a time.
+    /// True for HTTP/2, which allows several requests at a time.
     is_multiplexed: AtomicBool,
-    /// The client has shown a valid credential, or needs none.
+    /// True once the client has shown a valid credential, or if it needs none.
     is_verified: AtomicBool,
     state: Mutex<State>,
     closing: CancellationToken,
@@ -91,18 +90,18 @@ struct State {
     activity: Activity,
     /// How many requests are in progress.
     requests: usize,
-    /// HTTP/2: by number of the request, since when a part of the answer waits for the client to read it.
+    /// HTTP/2: for each request with a part of its answer that waits for the client to read it, since when.
     unread: HashMap<u64, Instant>,
     /// The number of the last request.
     last: u64,
-    /// When the activity began; for an idle client, also when it last read a part of its answer.
+    /// When the activity began; for an idle client, when it last read a part of its answer.
     since: Instant,
     has_ended: bool,
     error: Option<io::ErrorKind>,
     unconfirmed: Option<Unconfirmed>,
     /// HTTP/1: the framing of the client's requests.
     framing: Framing,
-    /// HTTP/2: the heads of the client's requests, and since when one is incomplete.
+    /// HTTP/2: the heads of the client's requests, and since when a head is incomplete.
     heads: Heads,
     head_since: Option<Instant>,
     ambiguous: Option<Ambiguous>,
@@ -151,7 +150,7 @@ impl ClientConnection {
         self.0.state.lock()
     }
 
-    /// The address and port of the client.
+    /// The address and port of the client, if they are known.
     pub fn address(&self) -> Option<SocketAddr> {
         self.0.address
     }
@@ -166,18 +165,18 @@ impl ClientConnection {
         let _ = self.0.certificate.set(subject);
     }
 
-    /// From now on there may be several requests at a time (HTTP/2).
+    /// From now on, the client may have several requests at a time (HTTP/2).
     pub fn multiplex(&self) {
         self.0.is_multiplexed.store(true, Ordering::Relaxed);
     }
 
-    /// True if there may be several requests at a time.
+    /// True if the client may have several requests at a time.
     pub fn is_multiplexed(&self) -> bool {
         self.0.is_multiplexed.load(Ordering::Relaxed)
     }
 
-    /// The client has shown a valid credential, or needs none. From now on, the connection yields
-    /// its slot only while no request is in progress.
+    /// Notes that the client has shown a valid credential, or needs none. From now on, the connection yields its slot
+    /// only while no request is in progress.
     pub fn verify(&self) {
         self.0.is_verified.store(true, Ordering::Relaxed);
     }
@@ -197,12 +196,12 @@ impl ClientConnection {
         self.state().unread.values().min().copied()
     }
 
-    /// Over HTTP/2: since when the head of a request has begun and not ended.
+    /// Over HTTP/2: since when the head of a request is incomplete.
     pub fn head_since(&self) -> Option<Instant> {
         self.state().head_since
     }
 
-    /// Checks the bytes that the server is about to read. An error if they could be read in two ways.
+    /// Follows the bytes that the server is about to read. An error if two programs could read them in different ways.
     fn follow(&self, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.state();
         if self.is_multiplexed() {
@@ -220,12 +219,12 @@ impl ClientConnection {
         })
     }
 
-    /// Why the last request was refused as ambiguous, if the server has not answered it yet.
+    /// Why the last request is ambiguous, if the server has not answered it yet.
     pub fn ambiguous(&self) -> Option<Ambiguous> {
         self.state().ambiguous
     }
 
-    /// A request has begun, so the client got its last answer. `None` if the connection is closing.
+    /// Notes that a request has begun: so the client received its last answer. `None` if the connection is closing.
     pub fn begin(&self) -> Option<Begun> {
         let mut state = self.state();
         state.unconfirmed = None;
@@ -238,7 +237,7 @@ impl ClientConnection {
         Some(Begun::new(self.clone(), state.last))
     }
 
-    /// The answer is complete and being sent, or was abandoned.
+    /// Notes that the answer was handed over completely, or was abandoned.
     fn end(&self, number: u64) {
         let mut state = self.state();
         state.requests -= 1;
@@ -260,7 +259,7 @@ impl ClientConnection {
         }
     }
 
-    /// The rank in which the connection yields its slot, and since when; `None` if it does not yield.
+    /// The rank in which the connection yields its slot, and when its activity began; `None` if it does not yield.
     pub fn yields(&self) -> Option<(Yields, Instant)> {
         let state = self.state();
         let (is_verified, is_old) = (self.is_verified(), state.since.elapsed() > CREDENTIAL_WITHIN);
@@ -310,7 +309,7 @@ impl ClientConnection {
         }
     }
 
-    /// Closes this side's direction.
+    /// Closes the direction from this side to the client.
     pub fn shut_down(&self) {
         let _ = SockRef::from(&self.0.stream).shutdown(std::net::Shutdown::Write);
     }
@@ -369,7 +368,7 @@ impl ClientConnection {
         ClientIo::new(self.clone(), true)
     }
 
-    /// Everything from the server was written.
+    /// Notes that everything from the server was written.
     fn has_written(&self) {
         if let Some(unconfirmed) = &mut self.state().unconfirmed {
             unconfirmed.is_written = true;

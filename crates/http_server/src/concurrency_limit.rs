@@ -1,4 +1,4 @@
-//! Limits the number that each name may hold at once: connections of an address, requests of a token.
+//! Limits how many items each name may hold at once: connections of an address, requests of a token.
 
 use std::{
     collections::HashMap,
@@ -18,12 +18,12 @@ pub struct ConcurrencyLimit<K>(Arc<Inner<K>>);
 
 #[derive(Debug)]
 struct Inner<K> {
-    /// 0: no limit.
+    /// The most items that a name may hold; 0: no limit.
     max: AtomicUsize,
     held: Mutex<HashMap<K, usize>>,
 }
 
-/// Counts as one for its name, until dropped.
+/// One item that a name holds, until this is dropped.
 #[derive(Debug)]
 pub struct Held<K: Hash + Eq> {
     /// `None` without a limit.
@@ -36,12 +36,12 @@ impl<K: Hash + Eq + Clone> ConcurrencyLimit<K> {
         ConcurrencyLimit(Arc::new(Inner { max: max.into(), held: Mutex::default() }))
     }
 
-    /// From now on each name holds at most `max`. What is held above it stays held.
+    /// From now on, each name holds at most `max` items. A name that already holds more keeps them.
     pub fn set_max(&self, max: usize) {
         self.0.max.store(max, Ordering::Relaxed);
     }
 
-    /// Takes one more for this name; `None` if it already holds the maximum.
+    /// Takes one more item for this name; `None` if the name already holds the maximum.
     pub fn take(&self, name: K) -> Option<Held<K>> {
         let max = self.0.max.load(Ordering::Relaxed);
         if max == 0 {
@@ -63,7 +63,7 @@ impl<K: Hash + Eq> Drop for Held<K> {
         let mut held = counts.0.held.lock();
         if let Some(count) = held.get_mut(&name) {
             *count -= 1;
-            // A name without anything held must not take memory.
+            // A name that holds nothing must not take memory.
             if *count == 0 {
                 held.remove(&name);
             }

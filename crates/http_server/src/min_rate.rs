@@ -24,7 +24,7 @@ pub struct MinRate {
     pub window: Duration,
 }
 
-/// The client was too slow.
+/// The error of a client that sent too slowly.
 #[derive(Debug, thiserror::Error)]
 #[error("the body came too slowly")]
 pub struct TooSlow;

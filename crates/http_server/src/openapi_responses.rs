@@ -31,8 +31,8 @@ fn by_status(codes: &[&[Code]]) -> BTreeMap<u16, Vec<Code>> {
     by_status
 }
 
-/// The name of a response in the document: `Forbidden` if its codes are the codes of every route,
-/// else prefixed with the group, such as `ReadsTopicNotFound`.
+/// The name of a response in the document: `Forbidden` if it has the codes of [`ANY`] for its status; otherwise
+/// prefixed with the group, such as `ReadsTopicNotFound`.
 fn name_of(group: &str, status: u16, codes: &[Code]) -> String {
     let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let reason: String =
@@ -181,7 +181,7 @@ macro_rules! groups {
 groups! {
     /// Reads something that always exists.
     Reads: ANY;
-    /// Reads what belongs to a destination.
+    /// Reads something that belongs to a destination.
     ReadsDestination: ANY, &[Code::UnknownDestination];
     /// Reads a message or dead letter.
     ReadsMessage: ANY, &[Code::UnknownDestination, Code::UnknownMessage];

@@ -14,12 +14,12 @@ const NOT_LISTED: &str =
 /// The caller of a request. The guard of the routes adds it to each request.
 #[derive(Debug, Clone)]
 pub struct Principal {
-    /// The id of its token, or the reason why it needs none.
+    /// The id of the caller's token, or the reason why the caller needs none.
     pub who: Arc<str>,
-    /// The name of its token.
+    /// The name of the caller's token.
     pub name: Option<Arc<str>>,
     grant: Arc<Grant>,
-    /// The id of its session in the console, and when that began.
+    /// The id of the caller's session in the console, and when the session began.
     session: Option<(Arc<str>, u64)>,
     /// What the caller has proved. Where no token is needed, the caller may do more than it has proved.
     proof: Proof,
@@ -53,7 +53,7 @@ impl Principal {
         Principal { session: Some((id.into(), begun_ms)), ..self }
     }
 
-    /// The id of its session in the console, and when that began.
+    /// The id of the caller's session in the console, and when the session began.
     pub fn session(&self) -> Option<(&str, u64)> {
         self.session.as_ref().map(|(id, begun_ms)| (&**id, *begun_ms))
     }
@@ -70,7 +70,7 @@ impl Principal {
         Principal { who, name: None, grant, session: None, proof }
     }
 
-    /// The same caller, with the proof of the other.
+    /// This caller, with the proof of the other caller.
     pub fn showing(self, other: &Principal) -> Principal {
         Principal { proof: other.proof.clone(), ..self }
     }
@@ -148,12 +148,12 @@ impl Principal {
         Err(Problem::new(Code::Forbidden, detail))
     }
 
-    /// Refuses a call for a destination that its token does not list.
+    /// Refuses a call for a destination that the caller's token does not list.
     pub fn check(&self, destination: &DestinationName) -> Result<(), Problem> {
         self.check_all(std::slice::from_ref(destination))
     }
 
-    /// Refuses a call unless its token lists all these destinations.
+    /// Refuses a call unless the caller's token lists all these destinations.
     pub fn check_all(&self, destinations: &[DestinationName]) -> Result<(), Problem> {
         match destinations.iter().all(|name| self.covers(name)) {
             true => Ok(()),

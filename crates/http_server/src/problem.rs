@@ -50,7 +50,7 @@ pub struct ProblemObject {
 /// A problem, as `application/problem+json`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
-    /// The HTTP status: the one of the code, or another 4xx.
+    /// The HTTP status: the status of the code, or another 4xx.
     pub status: StatusCode,
     /// The stable code that clients may rely on.
     pub code: Code,
@@ -60,7 +60,7 @@ pub struct Problem {
     pub errors: Vec<InvalidPart>,
     /// More members of the object.
     pub more: Map<String, Value>,
-    /// For a temporary problem: the seconds to wait, if it is known.
+    /// For a temporary problem: how many seconds to wait, if this is known.
     pub wait_seconds: Option<u64>,
 }
 
@@ -71,13 +71,13 @@ impl Problem {
         Problem { status, code, detail, errors: Vec::new(), more: Map::new(), wait_seconds: None }
     }
 
-    /// How many seconds to wait before the same request may succeed; none if it cannot.
+    /// How many seconds to wait before the same request may succeed; `None` if it cannot succeed.
     pub fn retry_after(&self) -> Option<u64> {
         let seconds = self.wait_seconds.unwrap_or(RETRY_AFTER_SECONDS);
         self.code.is_temporary().then_some(seconds)
     }
 
-    /// True if damaged data of one destination is the cause: others are not affected.
+    /// True if the cause is damaged data of one destination. Other destinations are not affected.
     pub fn is_damage(&self) -> bool {
         matches!(self.code, Code::Damaged | Code::Unreadable)
     }
@@ -103,7 +103,8 @@ impl Problem {
         Problem::of_part(Code::InvalidField, location, detail)
     }
 
-    /// A 422: a URL leads where Reseq does not connect to. `detail` begins with the field's path and a colon.
+    /// A 422: a URL leads to an address that Reseq may not connect to. `detail` begins with the field's path and a
+    /// colon.
     pub fn refused_address(detail: impl Into<String>) -> Problem {
         Problem::of_part(Code::RefusedAddress, Location::Body, detail)
     }
@@ -115,14 +116,14 @@ impl Problem {
         Problem { errors, ..Problem::new(code, detail) }
     }
 
-    /// A 404.
+    /// A 404: there is no destination of this name.
     pub fn unknown_destination(name: &str) -> Problem {
         let detail =
             format!("there is no destination {name:?}; PUT /v1/destinations/{name} creates one");
         Problem::new(Code::UnknownDestination, detail)
     }
 
-    /// A 404.
+    /// A 404: there is no topic of this name.
     pub fn unknown_topic(name: &str) -> Problem {
         let detail = format!("there is no topic {name:?}; PUT /v1/topics/{name} creates one");
         Problem::new(Code::UnknownTopic, detail)

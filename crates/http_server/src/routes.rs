@@ -1,5 +1,5 @@
-//! One list of handlers makes both the routes and their OpenAPI document. The program serves the routes, and carries the
-//! document as a file; only the test that writes this file needs the code that describes the routes.
+//! One list of handlers makes both the routes and their OpenAPI document. The program serves the routes, and contains
+//! the document as a file. Only the test that writes this file needs the code that describes the routes.
 
 use axum::{
     Router,
@@ -12,9 +12,9 @@ use utoipa::{
     openapi::{HttpMethod, OpenApi},
 };
 
-/// What is made of a list of handlers.
+/// A value that is made from a list of handlers: a router, or the OpenAPI document.
 pub trait Routes<S>: Sized {
-    /// Adds a handler. `P` has its method, its path and what the document says of it.
+    /// Adds a handler. `P` has the handler's method, its path and its description for the document.
     fn route<P, H, T>(self, handler: H) -> Self
     where
         P: Path + SchemaReferences + for<'t> Tags<'t>,

@@ -24,7 +24,7 @@ impl Shares {
         Shares(ConcurrencyLimit::new((all / 4).max(1)))
     }
 
-    /// Takes one more unit for this caller. An error if its token already holds a quarter.
+    /// Takes one more unit for this caller. An error if the caller's token already holds a quarter.
     pub fn take(&self, caller: &Principal, what: &str) -> Result<Share, Problem> {
         if !caller.has_token() {
             return Ok(None);

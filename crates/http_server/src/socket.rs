@@ -31,7 +31,7 @@ impl Socket {
     }
 }
 
-/// Reads from a stream that others hold too.
+/// Reads through a shared reference, because other holders of the stream may use it too.
 pub(super) fn poll_read(
     stream: &TcpStream,
     cx: &mut Context<'_>,
@@ -46,7 +46,7 @@ pub(super) fn poll_read(
     }
 }
 
-/// Writes to a stream that others hold too.
+/// Writes through a shared reference, because other holders of the stream may use it too.
 pub(super) fn poll_write(
     stream: &TcpStream,
     cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! The answer to a message over HTTP: where each copy is, or why it was refused.
+//! The answer to a message over HTTP: the position of each copy, or the reason why it was refused.
 
 use serde::Serialize;
 use serde_json::json;
@@ -8,15 +8,15 @@ use super::{Outcome, Receipt, Refusal};
 use domain::{DestinationName, Durability, Epoch, Sequence};
 use http_server::problem::Problem;
 
-/// The member of a problem that lists the copies that were stored.
+/// The field of a problem that lists the stored copies.
 pub(super) const DELIVERIES: &str = "deliveries";
-/// Says that the answer is the one to an earlier request with the same idempotency key.
+/// This header says that the answer repeats the answer to an earlier request with the same idempotency key.
 pub(super) const REPLAYED: &str = "idempotent-replayed";
 
-/// The answer to a message that all its destinations have.
+/// The answer to a message of which all destinations have a copy.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Accepted {
-    /// The id of the message. If all copies are duplicates: of the first message.
+    /// The id of the message. If all copies are duplicates: the id of the first message.
     id: String,
     deliveries: Vec<Copy>,
 }
@@ -29,11 +29,12 @@ struct Copy {
     sequence: Sequence,
     epoch: Epoch,
     /// True if the message had been stored before, under the same idempotency key or from the same position of its
-    /// source (then sequence and epoch are 0: they are not known); or if it only moves the mark of its source.
+    /// source. In the second case, sequence and epoch are 0, because they are not known. Also true if the message only
+    /// moves the mark of its source.
     duplicate: bool,
-    /// The level that the message has reached.
+    /// The durability that the message has reached.
     durability: Durability,
-    /// For a duplicate under an idempotency key: the id of the first message.
+    /// The id of the first message, for a duplicate under an idempotency key.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
 }
@@ -53,14 +54,14 @@ impl Copy {
 }
 
 impl Accepted {
-    /// True if nothing was stored, because all of it had been stored before.
+    /// True if nothing was stored, because all copies had been stored before.
     pub(super) fn is_replay(&self) -> bool {
         self.deliveries.iter().all(|copy| copy.duplicate)
     }
 }
 
-/// The answer for one message: all its positions, or the worst problem with the positions it has.
-/// The id is the stored one: a duplicate keeps the id of the first.
+/// The answer for one message: the positions of all copies, or the worst problem with the positions of the stored
+/// copies. The id is the stored id: a duplicate has the id of the first message.
 pub(super) fn answer(
     id: &str,
     outcomes: Vec<(DestinationName, Outcome)>,

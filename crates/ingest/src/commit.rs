@@ -1,9 +1,9 @@
 //! Group commit: arrivals that come while a call to Redis is in flight go into the next call
 //! together.
 //!
-//! Calls for one destination run strictly one after the other, so arrivals get their sequences in
-//! the order of submission. After a temporary failure, later arrivals of the same [`Session`] are
-//! refused too: otherwise the failed one, sent again, would end up behind them.
+//! Calls for one destination run strictly one after the other, so arrivals get their sequences in the order of
+//! submission. After a temporary failure, later arrivals of the same [`Session`] are refused too. Otherwise the failed
+//! arrival, sent again, would end up behind them.
 
 #[cfg(feature = "planted-bugs")]
 mod fault_injection;
@@ -33,26 +33,25 @@ use store::{Catalog, CatalogEntry, DueTimer, GroupCommit, Store, StoreError, Tak
 /// The most queued jobs of one destination. When the queue is full, `submit` waits.
 const QUEUE_MAX: usize = 1024;
 
-/// Shared by the arrivals of one request or one connection: whether one of them has failed
-/// temporarily. Cheap to clone.
+/// Shared by the arrivals of one request or connection: whether one of them has failed temporarily. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     failed: Arc<AtomicBool>,
 }
 
 impl Session {
-    /// True if later arrivals would overtake one that was not stored.
+    /// True if later arrivals would overtake an arrival that was not stored.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Refuses all arrivals of this session that are not in a call yet, and all later ones.
+    /// Refuses all arrivals of this session that are not part of a call yet, and all later ones.
     pub(super) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
 }
 
-/// A message as one destination takes it, or why it does not.
+/// A copy of a message for one destination, or the reason why it is refused.
 pub(super) type CopyResult = Result<Arrival, Refusal>;
 
 /// Copies of one session for one destination, to be stamped in this order.
@@ -63,7 +62,7 @@ struct Job {
     session: Session,
     reply: oneshot::Sender<Vec<Outcome>>,
     submitted: Instant,
-    /// Accounts for the memory of the bodies.
+    /// Holds the memory of the bodies.
     _permit: MemoryPermit,
 }
 
@@ -93,13 +92,14 @@ pub struct Committer {
     jobs: GroupCommit<Job>,
     memory: MemoryBudget,
     keys: Keys,
-    /// Of destinations.
+    /// The rates of destinations.
     rates: Rates,
 }
 
 impl Committer {
-    /// A committer whose work runs on the tracker. The work completes even after this is dropped. The first of the
-    /// `takers` with room processes messages at once. Expressions run in at most `processes_max` processes.
+    /// A committer that runs its work on the tracker. The work completes even after the committer is dropped. The first
+    /// of the `takers` with room gets messages that can be processed at once. Expressions run in at most
+    /// `processes_max` processes.
     pub fn new(
         store: Store,
         catalog: Catalog,
@@ -127,13 +127,13 @@ impl Committer {
         Committer { catalog, jobs, memory, keys, rates: Rates::default() }
     }
 
-    /// What is left of the rate of a destination; `None` without a limit.
+    /// How much of the rate of a destination is left; `None` without a limit.
     pub(super) fn rate_left(&self, destination: &DestinationName) -> Option<Left> {
         let rate = self.catalog.get(destination.as_str())?.destination.ingest_rate_per_second_max;
         self.rates.left(destination.as_str(), rate, Instant::now())
     }
 
-    /// Takes copies from the rate of their destination, unless they are aborted anyway.
+    /// Takes copies from the rate of their destination, unless the session has failed.
     fn check_rate(
         &self,
         entry: &CatalogEntry,
@@ -186,8 +186,8 @@ impl Committer {
         }
     }
 
-    /// Queues copies for the destination of this definition. The order of the calls decides the
-    /// order of the sequences. The permit is released once the outcomes exist.
+    /// Queues copies for the destination of this definition. Sequences follow the order of these calls. The permit is
+    /// released once the outcomes exist.
     pub(super) async fn submit(
         &self,
         entry: &Result<Arc<CatalogEntry>, Refusal>,
@@ -221,7 +221,7 @@ impl Committer {
     }
 }
 
-/// Maps an error while reading a definition. No message was sent to Redis, so none is stored.
+/// Converts an error while reading a definition. No message was sent to Redis, so none is stored.
 fn refusal_of_lookup(error: &StoreError) -> Refusal {
     match error {
         StoreError::NoRights(_) | StoreError::NoSecretsKey(_) | StoreError::RefusesWrites(_) => {

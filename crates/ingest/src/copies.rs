@@ -1,4 +1,4 @@
-//! The copies of the messages of one request, by destination, on their way to be submitted.
+//! The copies that one request submits, grouped by destination.
 
 use std::{collections::HashMap, mem, sync::Arc};
 
@@ -17,7 +17,7 @@ pub(super) struct Copies<'a> {
     pub(super) name: &'a DestinationName,
     /// The messages, each with its index in the request.
     pub(super) messages: Vec<(usize, &'a Draft)>,
-    /// An error if none can be submitted.
+    /// An error if the destination accepts no copies now.
     entry: Result<Arc<CatalogEntry>, Refusal>,
     copies: Vec<CopyResult>,
     session: Session,
@@ -45,7 +45,7 @@ impl<'a> Copies<'a> {
         self.entry.as_ref().is_ok_and(|entry| entry.destination.has_key_sources())
     }
 
-    /// Finds the keys that the producer did not give. May take as long as an expression may.
+    /// Finds the keys that the producer did not give. May last as long as the time limit of an expression.
     pub(super) async fn find_keys(&mut self, committer: &Committer, stop: &CancellationToken) {
         let Some(entry) = self.entry.as_ref().ok().filter(|_| self.may_lack_keys()) else { return };
         let copies = mem::take(&mut self.copies);
@@ -68,9 +68,9 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// Submits all copies of a request, and waits for their outcomes: those for one destination, whose memory the
-/// request has (`room`), and at the same time those for as many others as there is memory for; then the next ones.
-/// Returns the outcomes for each destination, in order.
+/// Submits all copies of a request, and waits for their outcomes. Each round submits the copies for one destination, in
+/// the memory of the request (`room`), and for as many others as there is memory for. Returns the outcomes for each
+/// destination, in order.
 pub(super) async fn submit_all(
     all: &mut [Copies<'_>],
     committer: &Committer,
@@ -80,7 +80,8 @@ pub(super) async fn submit_all(
     let mut all = all.iter_mut().peekable();
     while let Some(first) = all.next() {
         let mut submitted = vec![first.submit(committer, room.clone()).await];
-        // Waiting for memory while holding some could last for ever.
+        // Does not wait for more memory here: requests that hold memory while they wait could block each other for
+        // ever.
         while let Some(copies) = all.peek()
             && let Some(permit) = committer.memory().try_take(copies.bytes())
             && let Some(next) = all.next()
@@ -94,11 +95,11 @@ pub(super) async fn submit_all(
     outcomes
 }
 
-/// Gives all copies of a message the same id, if it follows from an idempotency key that was found
+/// Gives all copies of a message the same id, if the id is derived from an idempotency key that was found
 /// in the message. Returns these ids, by the index of the message.
 pub(super) fn settle_ids(all: &mut [Copies<'_>]) -> HashMap<usize, String> {
     let mut ids = HashMap::new();
-    // Destinations may find different keys: the first by name decides, also in a retry.
+    // Destinations may find different keys. The key of the first destination by name decides, also in a retry.
     let mut by_name: Vec<&Copies> = all.iter().collect();
     by_name.sort_by_key(|copies| copies.name);
     for copies in by_name {

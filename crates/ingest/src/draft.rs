@@ -15,17 +15,17 @@ use domain::{Arrival, Destination, DestinationName, Message, trace::TRACEPARENT}
 use formats::code::Code;
 use jq::{DECODED, can_decode};
 
-/// A message before the definition of a destination is applied to it.
+/// A message to which no definition is applied yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
-    /// Its recipients.
+    /// The recipients of the message.
     pub to: Recipients,
-    /// The message. It has the headers that a JSON message names; those of a raw request are apart.
+    /// The message, with the headers that a JSON message names. `request` has the headers of a raw request.
     pub arrival: Arrival,
     /// The headers of a raw request.
     pub request: Option<HeaderMap>,
-    /// False if an idempotency key that a destination finds in the message decides the id, so that
-    /// a retry of all copies gives the same.
+    /// False if the id depends on an idempotency key that a destination finds in the message. A retry of all copies
+    /// then gets the same id.
     pub is_id_final: bool,
 }
 
@@ -34,7 +34,7 @@ impl Draft {
         &self.arrival.message.id
     }
 
-    /// Its destinations; none before its topic is resolved.
+    /// The destinations; empty before the topic is resolved.
     pub(super) fn destinations(&self) -> &[DestinationName] {
         match &self.to {
             Recipients::Destinations(names) => names,
@@ -53,8 +53,8 @@ impl Draft {
     }
 }
 
-/// The copy of a message for this destination, with the headers that travel there: of those of a raw request some, of
-/// those that the message names all.
+/// The copy of a message for this destination, with the headers that travel there: some headers of a raw request, all
+/// headers that a JSON message names.
 pub(super) fn copy_of(
     mut arrival: Arrival,
     request: Option<&HeaderMap>,

@@ -1,5 +1,4 @@
-//! Parses delays and priorities. Errors do not name the field, because headers and JSON name it
-//! differently.
+//! Parses delays and priorities. Errors do not name the field, because headers and JSON use different names.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
@@ -17,7 +16,7 @@ const DELAY_FORM: &str =
 const TIME_FORM: &str = "a time is written as in RFC 3339, such as 2026-11-21T10:00:00Z";
 const TOO_LATE: &str = "a message may be delayed for a year (365d) at most";
 
-/// Reads a delay, in milliseconds.
+/// Parses a delay into milliseconds.
 pub(super) fn parse_delay(text: &str) -> Result<u64, String> {
     duration::parse_ms(text).map_err(|error| match error {
         InvalidDuration::Form => DELAY_FORM.to_owned(),
@@ -25,7 +24,7 @@ pub(super) fn parse_delay(text: &str) -> Result<u64, String> {
     })
 }
 
-/// The due time for this delay; `None` if at once.
+/// The due time for this delay; `None` without a delay.
 pub(super) fn after(delay_ms: u64) -> Result<Option<Due>, String> {
     match delay_ms {
         0 => Ok(None),
@@ -34,11 +33,11 @@ pub(super) fn after(delay_ms: u64) -> Result<Option<Due>, String> {
     }
 }
 
-/// The due time for this earliest time. A time in the past stays as it is: Redis's clock decides
-/// whether it has passed.
+/// Parses the earliest time of processing into a due time. Keeps a time in the past: the clock of Redis decides whether
+/// it has passed.
 pub(super) fn at(text: &str, now_ms: u64) -> Result<Option<Due>, String> {
     let time = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| TIME_FORM.to_owned())?;
-    // Times before 1970 count as 1970; years of four digits are far below 2^64 ms.
+    // Times before 1970 count as 1970. Years of four digits are far below 2^64 ms.
     let at_ms = (time.unix_timestamp_nanos() / 1_000_000).max(0) as u64;
     if at_ms > now_ms.saturating_add(DELAY_MS_MAX) {
         return Err(TOO_LATE.to_owned());

@@ -1,4 +1,4 @@
-//! What fuzzing calls of this module (`crates/testing/src/fuzzing/`).
+//! The functions that the fuzz targets call (`crates/testing/src/fuzzing/`).
 
 use axum::{
     body::Bytes,
@@ -26,7 +26,7 @@ use http_server::problem::Problem;
 const NOW_MS: u64 = 1_764_000_000_000;
 const LIMITS: Limits = Limits { body_bytes_max: 256, json_depth_max: 8 };
 
-/// A message in JSON: the body of a request, a frame over TCP, or a batch, by the first byte.
+/// Parses a message in JSON: the first byte decides whether it is the body of a request, a frame over TCP, or a batch.
 pub fn messages(input: &[u8]) {
     let Some((kind, text)) = input.split_first() else { return };
     match kind % 3 {
@@ -49,7 +49,7 @@ fn item(text: &[u8]) {
     }
 }
 
-/// Lines `name:value`, an empty line, and a body: a raw request, and one whose body is a message in JSON.
+/// Parses lines `name:value`, an empty line, and a body: as a raw request, and as a request with a message in JSON.
 pub fn headers(input: &[u8]) {
     let end = input.windows(2).position(|two| two == b"\n\n");
     let (head, body) = input.split_at(end.unwrap_or(input.len()));
@@ -83,7 +83,7 @@ pub fn headers(input: &[u8]) {
     }
 }
 
-/// What is accepted keeps all limits, for every destination.
+/// Checks that an accepted message keeps all limits, for every destination.
 fn check(draft: &Draft) {
     check_arrival(&draft.arrival);
     let destination = Destination::new("erp".parse().unwrap(), "http://erp.example/");
@@ -98,7 +98,7 @@ fn check(draft: &Draft) {
         assert!(body.bytes.len() <= LIMITS.body_bytes_max);
         if body.content_type == "application/json" && !is_deeper(&body.bytes, LIMITS.json_depth_max)
         {
-            // The text of a body in base64 may be anything.
+            // A body in base64 may contain anything.
             let _ = serde_json::from_slice::<serde_json::Value>(&body.bytes);
         }
     }
@@ -122,7 +122,7 @@ fn check_arrival(arrival: &Arrival) {
     }
 }
 
-/// An error is short, and one line.
+/// Checks that an error is short, and fits on one line.
 fn check_error(error: &ItemError) {
     assert!(error.detail.len() < 4_000 && !error.detail.contains(['\r', '\n', '\0']), "{error:?}");
 }

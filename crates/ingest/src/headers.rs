@@ -1,5 +1,4 @@
-//! The headers of a message: those that a JSON message names, and those of a raw request that
-//! travel.
+//! The headers of a message: the headers that a JSON message names, and the headers of a raw request that travel.
 
 use std::fmt;
 
@@ -74,7 +73,7 @@ pub(super) fn check_headers(list: HeaderList) -> Result<Vec<(String, String)>, S
     Ok(headers)
 }
 
-/// Refuses a header that a JSON message names and that does not travel to this destination.
+/// Refuses a header of a JSON message that does not travel to this destination.
 pub(super) fn check_named(
     headers: &[(String, String)],
     destination: &Destination,

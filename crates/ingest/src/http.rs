@@ -190,7 +190,7 @@ impl Ingest {
     }
 }
 
-/// The resolved topics of one request, so that each topic resolves to the same destinations.
+/// The destinations of each topic that a request names. One request resolves each topic only once.
 type Topics = HashMap<TopicName, Result<Arc<[DestinationName]>, Refusal>>;
 
 impl Ingest {
@@ -223,8 +223,7 @@ impl Ingest {
         self.check_proof(caller, draft.destinations()).await
     }
 
-    /// Stores one message for all its destinations. On failure, the problem lists the copies
-    /// stored.
+    /// Stores one message for all its destinations. On failure, the problem lists the stored copies.
     async fn take_one(
         &self,
         caller: &Principal,
@@ -248,13 +247,13 @@ impl Ingest {
         Ok((StatusCode::ACCEPTED, replayed, axum::Json(accepted)).into_response())
     }
 
-    /// Finds the keys that the producers did not give. Returns the ids that follow from them, by
-    /// the index of the message.
+    /// Finds the keys that the producers did not give. Returns the ids that depend on these keys, by the index of the
+    /// message.
     async fn find_keys(&self, all: &mut [Copies<'_>]) -> HashMap<usize, String> {
         if !all.iter().any(Copies::may_lack_keys) {
             return HashMap::new();
         }
-        // All at the same time, so that a slow expression delays no other destination.
+        // Searches in all destinations at the same time, so that a slow expression delays no other destination.
         let finding =
             all.iter_mut().map(|copies| copies.find_keys(&self.committer, &self.stop).boxed());
         join_all(finding).await;

@@ -63,19 +63,19 @@ impl Limits {
 pub struct ItemError {
     /// The stable code.
     pub code: Code,
-    /// What is wrong and where, as text.
+    /// What is wrong, and where, as text.
     pub detail: String,
 }
 
-/// The object as sent: with `destinations` or a `topic`, and with a `body` or a `body_base64`.
+/// A message in JSON. Give either `destinations` or a `topic`, and either a `body` or a `body_base64`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a message as an object")]
 #[schema(as = NewMessage)]
 pub(super) struct Sent<'a> {
-    /// Where the message goes.
+    /// The destinations of the message.
     #[schema(min_items = 1, max_items = 100)]
     destinations: Option<Vec<String>>,
-    /// Publish to the destinations of this topic.
+    /// The topic to publish to: each of its destinations gets a copy.
     topic: Option<String>,
     /// The body, as JSON.
     #[serde(borrow, default, deserialize_with = "even_null")]
@@ -85,39 +85,39 @@ pub(super) struct Sent<'a> {
     body_base64: Option<String>,
     /// The content type of `body_base64`.
     content_type: Option<String>,
-    /// An id of your own; a UUID if absent.
+    /// The id of the message; a new UUID if absent.
     id: Option<String>,
     /// The ordering key.
     key: Option<String>,
-    /// A repeat with this key stores nothing.
+    /// The idempotency key. A repeated message with the same key is not stored again.
     idempotency_key: Option<String>,
-    /// Headers that travel with the message. Each destination says which may (`forward_headers`).
+    /// Headers that travel with the message. Each destination decides which headers it accepts (`forward_headers`).
     #[serde(default)]
     #[schema(value_type = std::collections::BTreeMap<String, String>)]
     headers: HeaderList,
-    /// Process the message only after this time has passed.
+    /// Reseq processes the message only after this time has passed.
     #[schema(maximum = 31_536_000_000_u64)]
     delay_ms: Option<u64>,
-    /// Process the message only after this instant.
+    /// Reseq processes the message only after this instant.
     #[schema(format = DateTime)]
     due_at: Option<String>,
-    /// 9 goes first. Only without ordering.
+    /// The priority: 9 goes first. Only without ordering.
     #[schema(maximum = 9)]
     priority: Option<u64>,
-    /// Keep the output for 60 s, for whoever asks for the result.
+    /// True: keep the output for 60 s, so that the result can be read.
     keep_result: Option<bool>,
-    /// The most attempts at processing; not more than the destination allows.
+    /// The most attempts to process the message; not more than the destination allows.
     #[schema(minimum = 1, maximum = 1_000_000)]
     attempts_max: Option<u64>,
-    /// The upper limit of the first wait after a failed attempt; not more than the longest wait of the destination.
+    /// The longest wait after the first failed attempt; not longer than the longest wait of the destination.
     #[schema(minimum = 1, maximum = 86_400_000)]
     backoff_ms: Option<u64>,
-    /// Where the message comes from.
+    /// The source of the message.
     source: Option<SourceFields>,
 }
 
 impl Sent<'_> {
-    /// Merges the values of headers; if both give a value, it must be the same.
+    /// Adds the values of headers. If a header and a field both give a value, the values must be equal.
     fn add(&mut self, said: MessageHeaders, now_ms: u64) -> Result<(), String> {
         if said.delay_ms.is_some() && self.due_at.is_some() {
             return Err(differs("due_at", message_headers::DELAY));
@@ -127,7 +127,7 @@ impl Sent<'_> {
         }
         let time = |text: &Option<String>| text.as_deref().map(|text| due::at(text, now_ms).ok());
         if time(&self.due_at).flatten() == time(&said.due_at).flatten() {
-            // One instant may be written in several ways.
+            // One instant can be written in several ways.
             self.due_at = said.due_at.clone().or(self.due_at.take());
         }
         both(&mut self.id, said.id, "id", message_headers::ID)?;
@@ -150,7 +150,7 @@ impl Sent<'_> {
     }
 }
 
-/// Sets a field to the value of a header; if both have one, they must be equal.
+/// Sets a field to the value of a header. If both have a value, the values must be equal.
 fn both<T: PartialEq>(
     field: &mut Option<T>,
     said: Option<T>,
@@ -171,14 +171,13 @@ fn differs(field: &str, header: &str) -> String {
     format!("{field}: the header {header} has a different value; give one of the two")
 }
 
-/// Parses one object that arrived at `now_ms`. The limits apply to the body itself; the caller
-/// limits the object around it.
-/// The body is not parsed recursively: its depth is counted, and limited.
+/// Parses one object that arrived at `now_ms`. The limits apply to the body alone; the caller limits the whole object.
+/// The parser does not recurse into the body: it counts the depth of the body, and limits it.
 pub fn parse_item(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Draft, ItemError> {
     parse_item_with(MessageHeaders::default(), bytes, now_ms, limits)
 }
 
-/// Like `parse_item`, for a request with one object, whose headers may hold some of the fields.
+/// Like `parse_item`, for a request with one object, whose headers may give some of the fields.
 pub(super) fn parse_item_with(
     said: MessageHeaders,
     bytes: &[u8],
@@ -194,7 +193,7 @@ pub(super) fn parse_item_with(
     Ok(Draft { to, arrival, request: None, is_id_final })
 }
 
-/// Parses an object for a listener with a fixed destination: it must not name one.
+/// Parses an object from a listener with a fixed destination. The object must not name a destination.
 pub fn parse_message(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Arrival, ItemError> {
     let sent = parse_object(bytes)?;
     for (field, is_there) in
@@ -208,7 +207,7 @@ pub fn parse_message(bytes: &[u8], now_ms: u64, limits: Limits) -> Result<Arriva
     arrival_of(sent, |_, _| Uuid::now_v7().to_string(), now_ms, limits)
 }
 
-/// `fresh_id` creates an id from idempotency key and body, for a message without one.
+/// Makes the arrival of an object. `fresh_id` creates an id from idempotency key and body, for a message without an id.
 fn arrival_of(
     sent: Sent<'_>,
     fresh_id: impl FnOnce(Option<&str>, &[u8]) -> String,
@@ -239,7 +238,7 @@ fn arrival_of(
 }
 
 fn parse_object(bytes: &[u8]) -> Result<Sent<'_>, ItemError> {
-    // Serde would also accept an array of the fields' values, by position.
+    // Serde would also accept an array with the values of the fields, by position.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(invalid("a message is an object, not an array"));
     }
@@ -253,7 +252,7 @@ fn parse_object(bytes: &[u8]) -> Result<Sent<'_>, ItemError> {
 }
 
 fn json_error(path: Option<&String>, error: &serde_json::Error) -> ItemError {
-    // The error may quote input of any length.
+    // The error may quote any length of the input.
     let text = excerpt(for_people(&error.to_string()).as_bytes());
     match (error.classify(), path) {
         (Category::Data, Some(path)) => invalid(format!("{}: {text}", excerpt(path.as_bytes()))),
@@ -338,7 +337,7 @@ fn parse_body(
             Ok(Body { content_type: "application/json".to_owned(), bytes })
         }
         (None, Some(base64)) => {
-            // Base64 has four characters for three bytes, less padding: check before decoding.
+            // Base64 has four characters for three bytes, without padding. This checks the length before it decodes.
             check_length(base64.trim_end_matches('=').len() / 4 * 3, bytes_max)?;
             let decoded = STANDARD.decode(base64);
             let bytes = decoded.map_err(|error| invalid(format!("body_base64: {error}")))?;

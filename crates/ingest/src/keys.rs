@@ -1,5 +1,4 @@
-//! Finds the keys that a producer did not give in its message, where the definition of the
-//! destination says.
+//! Finds the keys that a producer did not give. The definition of the destination says where in the message they are.
 
 mod text;
 
@@ -18,13 +17,13 @@ use domain::{
 };
 use jq::{Evaluated, Evaluators, Input, Limits, Program, at_once};
 
-/// An expression may run for this long, and wait as long for other evaluations of the same one. If
-/// a process must be started first, all of it may take the whole time.
+/// An expression may run for `step`, and wait as long for other evaluations of the same expression. If a process has to
+/// start first, all of this together may take `whole`.
 const LIMITS: Limits = Limits { step: Duration::from_secs(1), whole: Duration::from_secs(5) };
-/// All evaluations of one request or chunk for one destination end within this time.
+/// The time limit for all evaluations of one request or chunk for one destination.
 const ALL_WITHIN: Duration = Duration::from_secs(30);
-/// The longest output of an expression that every limit of bodies allows, in bytes: a key, of which JSON may escape each
-/// byte.
+/// An expression may output this many bytes even if the limit of bodies is smaller: a key, of which JSON may escape
+/// each byte.
 const OUTPUT_BYTES_MAX: usize = 6 * IDEMPOTENCY_KEY_BYTES_MAX + 2;
 
 /// Finds keys. Cheap to clone.
@@ -33,33 +32,33 @@ pub struct Keys {
     evaluators: Evaluators,
 }
 
-/// What is known where the keys of one message are looked for.
+/// The context of a search for the keys of one message.
 struct Search<'a> {
     evaluators: &'a Evaluators,
     destination: &'a Destination,
-    /// What the message is a copy of. `None`: a frame.
+    /// The message of which the copy was made. `None`: a frame.
     draft: Option<&'a Draft>,
 }
 
 /// A key that a message lacks.
 struct Missing<'a> {
-    /// The field of the definition that says where it is.
+    /// The field of the definition that says where the key is.
     field: &'static str,
     source: &'a KeySource,
     bytes_max: usize,
 }
 
 impl Keys {
-    /// Expressions run in this process's own program, or in the one that the environment names.
+    /// Expressions run in a child process, of this program or of the program that the environment names.
     pub(super) fn new(body_bytes_max: usize, processes_max: usize) -> Keys {
         let (bytes_max, program) =
             (body_bytes_max.max(OUTPUT_BYTES_MAX), Program::of_environment());
         Keys { evaluators: Evaluators::with_processes(bytes_max, program, processes_max) }
     }
 
-    /// Finds the keys of these copies, in order, each with what it is a copy of (frames have none).
-    /// All behind the first that fails for now are refused too: it must not end up behind them. So
-    /// are those that the stop of the process finds waiting.
+    /// Finds the keys of these copies, in order. Each copy comes with its draft; frames have none. After the first
+    /// temporary failure, refuses all later copies, which must not overtake it. When the process stops, refuses the
+    /// copies that still wait.
     pub(super) async fn find_all(
         &self,
         copies: Vec<(CopyResult, Option<&Draft>)>,
@@ -68,7 +67,7 @@ impl Keys {
     ) -> Vec<CopyResult> {
         let count = copies.len();
         let deadline = Instant::now() + ALL_WITHIN;
-        // Enough to keep all processes at work.
+        // Enough copies to keep all processes busy.
         let at_once_max = 2 * at_once();
         let mut waiting = copies.into_iter();
         let mut finding = FuturesOrdered::new();
@@ -167,7 +166,7 @@ impl Search<'_> {
     }
 }
 
-/// The value of a header: of the request, or one that a JSON message names.
+/// The value of a header, from the request or from the headers that a JSON message names.
 fn value_of(name: &str, message: &Message, request: Option<&HeaderMap>) -> Result<String, String> {
     let values: Vec<&[u8]> = match request {
         Some(headers) => headers.get_all(name).iter().map(HeaderValue::as_bytes).collect(),
@@ -187,7 +186,7 @@ fn value_of(name: &str, message: &Message, request: Option<&HeaderMap>) -> Resul
     text.map(str::to_owned).map_err(|_| format!("the header {name} is not UTF-8"))
 }
 
-/// The key that an expression gives.
+/// The key, given the output of an expression.
 fn text_of(evaluated: Evaluated) -> Result<String, String> {
     match evaluated {
         Evaluated::One(json) => text::of_json(&json),

@@ -1,4 +1,4 @@
-//! Limits the memory for bodies on their way into Redis. Reads bodies as the limit allows.
+//! Limits the memory for bodies on their way to Redis. Reads bodies as the limit allows.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,22 +15,20 @@ use http_server::problem::Problem;
 
 /// The unit of accounting, in bytes.
 const UNIT: usize = 1024;
-/// How much of a body is read before it needs a permit, in bytes: short bodies never wait for slow
-/// long ones.
+/// This many bytes of a body are read before it needs a permit, so that short bodies never wait for slow, long bodies.
 const READ_FIRST: usize = 64 << 10;
 /// A long body that gets no memory within this time is refused.
 const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
-/// The most bytes of bodies in calls to Redis at once. A call has several copies of them: as records, as arguments, and as
-/// the bytes to send.
+/// The most bytes of bodies in calls to Redis at once. A call holds several copies of them: as records, as arguments,
+/// and as the bytes to send.
 const CALLS_BYTES_MAX: usize = 4 << 20;
 
 /// The memory budget of one process. Cheap to clone.
 ///
-/// A long body acquires memory as it arrives. All bodies still arriving together get at most half
-/// of the budget, so that complete ones, which depend only on Redis, never wait for a slow client.
-/// When that half is used up, one arriving body at a time may exceed it, so that they never all
-/// wait for each other.
+/// A long body acquires memory as it arrives. All arriving bodies together get at most half of the budget. So complete
+/// bodies, which wait only for Redis, never wait for a slow client. When this half is used up, one arriving body at a
+/// time may exceed it, so that arriving bodies never all wait for each other.
 #[derive(Clone)]
 pub struct MemoryBudget {
     free: Arc<Semaphore>,
@@ -41,7 +39,7 @@ pub struct MemoryBudget {
     room_within: Duration,
 }
 
-/// Acquired memory, released when the last clone is dropped.
+/// Acquired memory. It is released when the last clone is dropped.
 #[derive(Clone)]
 pub struct MemoryPermit {
     _held: Option<Arc<Held>>,
@@ -49,7 +47,7 @@ pub struct MemoryPermit {
 
 struct Held {
     _units: Option<OwnedSemaphorePermit>,
-    /// Held by the body that exceeds its memory.
+    /// Held by the one body that has less memory than it needs.
     _turn: Option<OwnedMutexGuard<()>>,
 }
 
@@ -71,7 +69,7 @@ impl MemoryBudget {
         MemoryPermit { _held: Some(Arc::new(Held { _units: units, _turn: None })) }
     }
 
-    /// Waits until a call with bodies of this length may begin. A short one does not wait for long ones.
+    /// Waits until a call with bodies of this length may begin. A short call does not wait for long calls.
     pub async fn take_call(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         if bytes <= READ_FIRST {
             return None;
@@ -80,7 +78,7 @@ impl MemoryBudget {
         self.in_calls.clone().acquire_many_owned(units).await.ok()
     }
 
-    /// Memory for this many bytes, if twice as much is free now: others find room meanwhile.
+    /// Memory for this many bytes, if twice as much is free now. The rest stays free for other requests.
     pub fn try_take(&self, bytes: usize) -> Option<MemoryPermit> {
         let units = self.units_of(bytes);
         let fits = units * 2 <= self.free.available_permits();
@@ -93,14 +91,14 @@ impl MemoryBudget {
         (bytes / UNIT + 1).min(self.all)
     }
 
-    /// Reads a body of at most `max` bytes, and acquires memory for it. Reads a short one at once,
-    /// and the rest of a long one as memory becomes available.
+    /// Reads a body of at most `max` bytes, and acquires memory for it. Reads a short body at once, and the rest of a
+    /// long body as memory becomes free.
     pub async fn read(&self, body: Body, max: usize) -> Result<(Bytes, MemoryPermit), Problem> {
         let declared = body.size_hint().exact().map(|bytes| bytes as usize);
         let mut coming = Coming { parts: body.into_data_stream(), length: 0, max };
         if declared.is_some_and(|bytes| bytes > max) {
-            // Read and discard the body until it exceeds `max`: a client that sends everything
-            // before it listens then gets the error.
+            // Reads and discards the body until it exceeds `max`. So a client that sends the whole body before it reads
+            // still gets the error.
             while coming.next().await?.is_some() {}
         }
         let mut parts = Vec::new();
@@ -128,11 +126,11 @@ impl MemoryBudget {
 /// The memory of a long body that is still arriving.
 struct Arriving<'r> {
     memory: &'r MemoryBudget,
-    /// Units that it needs so far.
+    /// The units that the body needs so far.
     count: usize,
     units: Option<OwnedSemaphorePermit>,
     share: Option<OwnedSemaphorePermit>,
-    /// Held if it may exceed the budget.
+    /// Set if the body may exceed the budget.
     turn: Option<OwnedMutexGuard<()>>,
     is_short: bool,
 }
@@ -142,7 +140,7 @@ impl<'r> Arriving<'r> {
         Arriving { memory, count: 0, units: None, share: None, turn: None, is_short: false }
     }
 
-    /// Waits for memory for this many bytes in all.
+    /// Waits until the body has memory for this many bytes in total.
     async fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
         let memory = self.memory;
         let more = memory.units_of(bytes).saturating_sub(self.count) as u32;
@@ -167,7 +165,7 @@ impl<'r> Arriving<'r> {
         }
         let free = memory.free.clone();
         let units = match self.turn {
-            // Do not wait: complete bodies release memory, but arriving ones may wait for this one.
+            // Does not wait: complete bodies release memory, but other arriving bodies may wait for this one.
             Some(_) => free.try_acquire_many_owned(more).ok(),
             None => free.acquire_many_owned(more).await.ok(),
         };
@@ -177,7 +175,7 @@ impl<'r> Arriving<'r> {
         Ok(())
     }
 
-    /// The body is complete: from now on it waits only for Redis.
+    /// Marks the body as complete: from now on, it waits only for Redis.
     fn complete(self) -> MemoryPermit {
         let turn = self.turn.filter(|_| self.is_short);
         MemoryPermit { _held: Some(Arc::new(Held { _units: self.units, _turn: turn })) }

@@ -1,5 +1,5 @@
-//! The headers of a request that describe its message, raw or JSON. An unknown header that looks
-//! like one of these, such as `Reseq-Kye`, is refused rather than ignored.
+//! The request headers that describe a message, for raw requests and for JSON. Refuses unknown headers that look like
+//! one of these, such as `Reseq-Kye`.
 
 use std::str::FromStr;
 
@@ -41,9 +41,9 @@ const NAMES: [(&str, &str); 10] = [
     (BACKOFF, "backoff_ms"),
     (SOURCE, "source"),
 ];
-/// The longest value of those after the first three, in bytes, but for the last.
+/// The longest value of a header, in bytes, except for the first three headers and the last.
 const TEXT_BYTES_MAX: usize = 64;
-/// The longest value of the last.
+/// The longest value of the last header, in bytes.
 const SOURCE_BYTES_MAX: usize = 1024;
 /// A name within this edit distance of a known one counts as a typing mistake.
 const SLIPS_MAX: usize = 2;
@@ -53,34 +53,34 @@ const SLIPS_MAX: usize = 2;
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(super) struct SendHeaders {
-    /// A repeat with this key stores nothing. With or without quotes.
+    /// The idempotency key, with or without quotes. A repeated message with the same key is not stored again.
     #[param(rename = "Idempotency-Key")]
     idempotency_key: Option<String>,
     /// The ordering key, percent-encoded.
     #[param(rename = "Reseq-Key")]
     key: Option<String>,
-    /// An id of your own, percent-encoded.
+    /// The id of the message, percent-encoded; a new UUID if absent.
     #[param(rename = "Reseq-Id")]
     id: Option<String>,
-    /// Process the message only after this time, such as `15s`.
+    /// Reseq processes the message only after this time has passed, such as `15s`.
     #[param(rename = "Reseq-Delay")]
     delay: Option<String>,
-    /// Process the message only after this instant (RFC 3339).
+    /// Reseq processes the message only after this instant (RFC 3339).
     #[param(rename = "Reseq-Due-At")]
     due_at: Option<String>,
-    /// 0 to 9; 9 goes first.
+    /// The priority, 0 to 9: 9 goes first.
     #[param(rename = "Reseq-Priority", minimum = 0, maximum = 9)]
     priority: Option<u8>,
-    /// `true`: keep the output for 60 s, for whoever asks for the result.
+    /// `true`: keep the output for 60 s, so that the result can be read.
     #[param(rename = "Reseq-Keep-Result")]
     keep_result: Option<String>,
-    /// The most attempts at processing, such as `3`; not more than the destination allows.
+    /// The most attempts to process the message, such as `3`; not more than the destination allows.
     #[param(rename = "Reseq-Attempts-Max")]
     attempts_max: Option<String>,
-    /// The longest first wait after a failed attempt, such as `15s`.
+    /// The longest wait after the first failed attempt, such as `15s`.
     #[param(rename = "Reseq-Backoff")]
     backoff: Option<String>,
-    /// Where the message comes from: `name="orders/3", position="0012", after="0011"`.
+    /// The source of the message: `name="orders/3", position="0012", after="0011"`.
     #[param(rename = "Reseq-Source")]
     source: Option<String>,
 }
@@ -101,7 +101,7 @@ pub(super) struct MessageHeaders {
 }
 
 impl MessageHeaders {
-    /// Parses the headers; the error names the wrong one.
+    /// Parses the headers. An error names the wrong header.
     pub(super) fn read(headers: &HeaderMap, now_ms: u64) -> Result<MessageHeaders, String> {
         check_names(headers)?;
         let of_delay = |error| format!("{DELAY}: {error}");
@@ -136,13 +136,13 @@ impl MessageHeaders {
         })
     }
 
-    /// What the headers ask of the processing.
+    /// The options of processing that the headers set.
     pub(super) fn options(&self) -> Result<ProcessingOptions, String> {
         let MessageHeaders { keep_result, attempts_max, backoff_ms, .. } = *self;
         options::check((keep_result, attempts_max, backoff_ms), [ATTEMPTS_MAX, BACKOFF])
     }
 
-    /// Refuses headers that describe one message, in a request with many.
+    /// Refuses a batch whose request has headers for a single message.
     pub(super) fn nothing(headers: &HeaderMap) -> Result<(), String> {
         check_names(headers)?;
         match NAMES.iter().find(|(name, _)| headers.contains_key(*name)) {
@@ -154,8 +154,8 @@ impl MessageHeaders {
     }
 }
 
-/// Refuses headers of a signed request that say something about its message and are not signed. A delivery of
-/// another Reseq has a signature of the first two. `Idempotency-Key` has no effect: what is signed says it.
+/// Refuses a signed request with headers that describe its message and are not signed. A delivery of another Reseq
+/// signs the first two headers. `Idempotency-Key` has no effect: the signed parts give the key.
 pub(super) fn check_covered(headers: &HeaderMap, covers_delivery: bool) -> Result<(), String> {
     let is_covered = |name: &str| match name {
         ID | KEY => covers_delivery,
@@ -172,7 +172,7 @@ pub(super) fn check_covered(headers: &HeaderMap, covers_delivery: bool) -> Resul
     }
 }
 
-/// Refuses unknown names that resemble those of Reseq.
+/// Refuses unknown header names that resemble the names of Reseq.
 fn check_names(headers: &HeaderMap) -> Result<(), String> {
     for name in headers.keys() {
         let text = name.as_str();
@@ -181,13 +181,13 @@ fn check_names(headers: &HeaderMap) -> Result<(), String> {
             check_given_once(headers, name)?;
             continue;
         }
-        // Allow the headers of a delivery: one Reseq may deliver to another.
+        // Allows the headers of a delivery, because one Reseq may deliver to another.
         if DELIVERY_HEADERS.contains(&text) || !matches!(text.as_bytes(), [b'r' | b'i', ..]) {
             continue;
         }
         let by_slips = NAMES.iter().map(|(known, _)| {
             let lower = known.to_ascii_lowercase();
-            // A prefix, such as `Reseq-Prio`, is the best match.
+            // A known name that begins with this text, such as `Reseq-Prio`, is the best match.
             (!lower.starts_with(text), strsim::damerau_levenshtein(text, &lower), *known)
         });
         let Some((_, slips, nearest)) = by_slips.min() else { continue };
@@ -214,13 +214,13 @@ fn priority_of(headers: &HeaderMap) -> Result<Option<u8>, String> {
     priority.map(Some).map_err(|error| format!("{PRIORITY}: {error}"))
 }
 
-/// The value of a header, as a value of this type.
+/// Parses the value of a header as this type.
 fn parsed<T: FromStr>(headers: &HeaderMap, name: &str, form: &str) -> Result<Option<T>, String> {
     let text = plain(headers, name, TEXT_BYTES_MAX)?;
     text.map(|text| text.parse().map_err(|_| format!("{name}: {form}"))).transpose()
 }
 
-/// The value of a header, checked.
+/// The value of a header, after checks.
 fn plain<'h>(headers: &'h HeaderMap, name: &str, max: usize) -> Result<Option<&'h str>, String> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let text = std::str::from_utf8(value.as_bytes()).map_err(|_| format!("{name}: not UTF-8"))?;
@@ -228,7 +228,7 @@ fn plain<'h>(headers: &'h HeaderMap, name: &str, max: usize) -> Result<Option<&'
     Ok(Some(text))
 }
 
-/// The value of a header, percent-decoded (deliveries encode it the same way).
+/// The value of a header, percent-decoded. Deliveries encode it in the same way.
 fn encoded(headers: &HeaderMap, name: &str, max: usize) -> Result<Option<String>, String> {
     let Some(text) = plain(headers, name, 3 * max)? else { return Ok(None) };
     let decoded = percent_decode_str(text)

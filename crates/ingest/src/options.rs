@@ -1,4 +1,5 @@
-//! What producers ask of the processing of their messages: how many attempts, how long the waits, and to keep the output.
+//! The processing options that producers can set: how many attempts, how long the waits, and whether to keep the
+//! output.
 
 use domain::{Destination, ProcessingOptions, TransformKind};
 
@@ -6,10 +7,10 @@ use domain::{Destination, ProcessingOptions, TransformKind};
 const ATTEMPTS_MAX: u64 = 1_000_000;
 /// The allowed form of a number of attempts.
 pub(super) const ATTEMPTS_FORM: &str = "it is a number from 1 to 1000000";
-/// The longest first wait, in milliseconds.
+/// The longest wait after the first failed attempt, in milliseconds.
 const BACKOFF_MS_MAX: u64 = 24 * 3_600_000;
 
-/// Checks the ranges of options. `names` are those of the second and third.
+/// Checks the ranges of the options. `names` are the names of the second and the third option.
 pub(super) fn check(
     (keep_result, attempts_max, backoff_ms): (Option<bool>, Option<u64>, Option<u64>),
     names: [&str; 2],
@@ -22,13 +23,13 @@ pub(super) fn check(
     }
     Ok(ProcessingOptions {
         keep_result: keep_result.unwrap_or_default(),
-        // It is at most a million.
+        // The number is at most a million.
         attempts_max: attempts_max.unwrap_or_default() as u32,
         backoff_ms,
     })
 }
 
-/// Why this destination cannot do what a producer asks for.
+/// The reason why this destination cannot fulfil these options, if there is one.
 pub(super) fn problem(options: &ProcessingOptions, destination: &Destination) -> Option<String> {
     if options.are_none() {
         return None;

@@ -1,17 +1,18 @@
-//! How many messages in one second a token may send, and a destination takes, in this process.
+//! Limits how many messages per second this process accepts from a token, and for a destination.
 //!
-//! The generic cell rate algorithm: a bucket holds the messages of one second and is refilled evenly. A batch may take
-//! more than is in the bucket, and the next messages then wait until that is paid back: otherwise a batch larger than
-//! the bucket could never be sent. That is why the library of the sender's rate is not used, which refuses it.
+//! Uses the generic cell rate algorithm: a bucket holds the messages of one second, and is refilled evenly. A batch may
+//! take more than the bucket holds; later messages then wait until the bucket has made up for it. Otherwise a batch
+//! larger than the bucket could never be sent. The library that limits the sender's rate refuses such batches, so
+//! ingest does not use it.
 
 use std::{collections::HashMap, fmt::Write, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// With more buckets, those that are full are forgotten: they hold nothing that a new one would not.
+/// With more buckets than this, the full ones are removed: a full bucket equals a new one.
 const BUCKETS_MAX: usize = 10_000;
-/// The length of the window that the headers tell, in seconds.
+/// The length of the window that the headers report, in seconds.
 const WINDOW_SECONDS: u64 = 1;
 
 /// The buckets of one kind: of tokens or of destinations. Cheap to clone.
@@ -20,22 +21,22 @@ pub struct Rates(Arc<Mutex<HashMap<String, Bucket>>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
-    /// When it is full again.
+    /// When the bucket is full again.
     full_at: Instant,
 }
 
-/// What is left of a rate, for the headers of an answer.
+/// How much of a rate is left, for the headers of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Left {
     rate_per_second_max: u32,
-    /// Messages that may be sent at once.
+    /// How many messages can be sent at once.
     messages: u64,
-    /// How long it takes until there is no less than at first.
+    /// The time until the bucket is full again.
     full_in: Duration,
 }
 
 impl Rates {
-    /// Takes `count` messages from the bucket of this name. An error says how long the bucket is still empty.
+    /// Takes `count` messages from the bucket of this name. The error is the time until the bucket allows a message.
     pub fn take(
         &self,
         name: &str,
@@ -65,7 +66,7 @@ impl Rates {
         Ok(())
     }
 
-    /// Takes `count` messages, whatever is in the bucket: the others of a batch that has begun.
+    /// Takes `count` messages even if the bucket is empty: the rest of a batch that has begun.
     pub fn owe(&self, name: &str, rate_per_second_max: u32, count: usize, now: Instant) {
         if rate_per_second_max == 0 {
             return;
@@ -78,7 +79,7 @@ impl Rates {
         }
     }
 
-    /// What is left in the bucket of this name; `None` without a limit.
+    /// The content of the bucket of this name; `None` without a limit.
     pub fn left(&self, name: &str, rate_per_second_max: u32, now: Instant) -> Option<Left> {
         if rate_per_second_max == 0 {
             return None;
@@ -96,13 +97,13 @@ impl Rates {
     }
 }
 
-/// How many seconds to wait, at least one.
+/// The number of seconds to wait, rounded up.
 pub fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// The headers `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of these rates, each with
-/// its name.
+/// The headers `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) for these rates and their
+/// names.
 pub fn headers(rates: &[(&str, Left)]) -> (String, String) {
     let (mut policy, mut state) = (String::new(), String::new());
     for (name, left) in rates {

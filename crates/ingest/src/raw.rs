@@ -1,4 +1,4 @@
-//! A message as a raw request: its body, and headers for the other fields.
+//! Reads a message from a raw request: the body, and headers for the other fields.
 
 use axum::{
     body::Bytes,
@@ -46,7 +46,7 @@ pub(super) fn draft_of(headers: HeaderMap, body: Bytes, to: Recipients) -> Resul
     let message = Message {
         id: id.unwrap_or_else(|| to.fresh_id(idempotency_key.as_deref(), &body)),
         key,
-        // Which of them travel depends on the destination.
+        // The destination decides which headers travel.
         headers: Vec::new(),
         body: Body { content_type: content_type.to_owned(), bytes: body },
         received_ms: now_ms,

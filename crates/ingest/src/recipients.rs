@@ -10,16 +10,15 @@ use domain::{DestinationName, TopicName};
 /// The recipients, as the producer named them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recipients {
-    /// At least one, without duplicates, in the order named.
+    /// The destinations: at least one, without duplicates, in the order in which the producer named them.
     Destinations(Arc<[DestinationName]>),
-    /// The destinations that the topic has when the message arrives.
+    /// A topic: the destinations that it has when the message arrives.
     Topic(TopicName),
 }
 
 impl Recipients {
-    /// An id for a message without one: a UUIDv7. With several copies and an idempotency key, the
-    /// id is derived from key and body: retries may stamp the copies separately, and all must have
-    /// the same.
+    /// An id for a message without one: a UUIDv7. With several copies and an idempotency key, derives the id from key
+    /// and body instead. Retries may stamp the copies separately, and all copies must have the same id.
     pub(super) fn fresh_id(&self, idempotency_key: Option<&str>, body: &[u8]) -> String {
         match idempotency_key.filter(|_| !self.is_one()) {
             Some(key) => id_of_key(key, body),
@@ -27,13 +26,13 @@ impl Recipients {
         }
     }
 
-    /// True if there is one copy, whatever a topic says.
+    /// True if the message certainly has only one copy.
     pub(super) fn is_one(&self) -> bool {
         matches!(self, Recipients::Destinations(names) if names.len() == 1)
     }
 }
 
-/// The id that a message has because of its idempotency key.
+/// The id that is derived from an idempotency key and the body.
 pub(super) fn id_of_key(key: &str, body: &[u8]) -> String {
     let mut digest = Sha256::new();
     digest.update((key.len() as u64).to_be_bytes());

@@ -7,18 +7,18 @@ use domain::{Durability, Position};
 use formats::code::Code;
 use http_server::problem::Problem;
 
-/// The member of a problem with the mark of a source.
+/// The field of a problem with the mark of a source.
 const MARK: &str = "mark";
 
 /// An arrival that Redis has stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
-    /// Its position in the order.
+    /// The position of the arrival; sequence 0 if it is not known.
     pub position: Position,
-    /// The durability that it has reached.
+    /// The durability that the arrival has reached.
     pub durability: Durability,
-    /// For a duplicate: the id of the message that was stamped first. Empty for a duplicate by its source: then the
-    /// position is 0, too.
+    /// The id of the first message, for a duplicate. Empty if the source repeated the message: then the position is 0,
+    /// too.
     pub duplicate_of: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub enum Refusal {
     /// There is no such topic.
     #[error("there is no topic {0:?}; PUT /v1/topics/{0} creates one")]
     UnknownTopic(String),
-    /// It is no message, or the destination does not take it as it is.
+    /// The body is not a message, or this destination rejects it.
     #[error("{0}")]
     Invalid(ItemError),
     /// A header of the request is not valid; the text begins with its name.
@@ -40,10 +40,10 @@ pub enum Refusal {
     /// The message has no key where the definition of the destination says; the text says why.
     #[error("{0}")]
     NoKey(String),
-    /// The expression that finds its key did not end in time.
+    /// The expression that finds the key did not end in time.
     #[error("{0}; nothing was stored, send again later")]
     KeyUnavailable(String),
-    /// The destination verifies signatures, and this way has none.
+    /// The destination verifies signatures, and a frame over TCP has none.
     #[error(
         "the destination verifies signatures, and frames have none; the first frame must be AUTH <token>, with a \
          token of the scope ingest"
@@ -54,13 +54,13 @@ pub enum Refusal {
         "the idempotency key was used before for another body; use a new key for a new message"
     )]
     Conflict,
-    /// It does not follow the mark of its source, which is this one.
+    /// The message does not follow the mark of its source. Contains this mark.
     #[error("{}; nothing was stored", match .0 {
         Some(mark) => format!("the last message of this source is at position {mark:?}: go on after it"),
         None => "the destination has no message of this source: say where it begins, without `after`".to_owned(),
     })]
     SourceGap(Option<String>),
-    /// The destination knows as many sources as it may.
+    /// The destination has the marks of as many sources as it may.
     #[error(
         "the destination has the marks of as many sources as it may (sources_max); remove one that has ended. Nothing \
          was stored"
@@ -77,14 +77,13 @@ pub enum Refusal {
         "ingest of the destination is paused; nothing was stored, send again when it is resumed"
     )]
     Paused,
-    /// The destination, or the token of the producer, got as many messages as its rate allows; says how many
-    /// seconds to wait.
+    /// The destination or the token has used up its rate. Contains the seconds to wait.
     #[error(
         "more messages in one second than the rate of the destination (ingest_rate_per_second_max) or of \
          the token (rate_per_second_max) allows; nothing was stored, send again after {0} s"
     )]
     RateLimited(u64),
-    /// Redis has little memory left, or none.
+    /// Redis has too little memory left.
     #[error(
         "Redis has little memory left (ingest.memory_high_percent); nothing was stored, send again \
          later"
@@ -93,10 +92,10 @@ pub enum Refusal {
     /// Redis did not accept the call.
     #[error("Redis is not available; nothing was stored, send again later")]
     RedisUnavailable,
-    /// Redis refuses all writes; contains its sentence.
+    /// Redis refuses all writes. Contains the reason as a sentence.
     #[error("{0}; nothing was stored, send again later")]
     RedisRefusesWrites(String),
-    /// The Redis user may not run the call; names the missing right.
+    /// The Redis user lacks a right that the call needs. The text names this right.
     #[error("{0}; nothing was stored")]
     NoRights(String),
     /// The secrets of the destination are encrypted with a key that this process lacks; the text names it.
@@ -111,13 +110,13 @@ pub enum Refusal {
          idempotency key"
     )]
     NotConfirmed,
-    /// The data of the destination, or of its idempotency key, in Redis is damaged; the text says what.
+    /// The data of the destination, or of the idempotency key, is damaged in Redis. The text says which.
     #[error("{0}; nothing was stored")]
     Damaged(String),
-    /// The deployment cannot give the destination's `durability`; the text says what to change.
+    /// The deployment cannot reach the destination's `durability`. The text says how to change that.
     #[error("{0}; nothing was stored")]
     CannotConfirm(String),
-    /// An earlier message of the same producer failed.
+    /// An earlier message of the same producer failed, and this message must not overtake it.
     #[error(
         "an earlier message was not stored, and this one must not overtake it; send both again"
     )]
@@ -133,7 +132,7 @@ impl Refusal {
         Refusal::Invalid(ItemError { code: Code::InvalidField, detail: detail.into() })
     }
 
-    /// The stable code, which also says the status over HTTP.
+    /// The stable code, which also determines the HTTP status.
     pub fn code(&self) -> Code {
         match self {
             Refusal::UnknownDestination(_) => Code::UnknownDestination,
@@ -163,12 +162,12 @@ impl Refusal {
         }
     }
 
-    /// True if sending the same again later may succeed.
+    /// True if the same message may be accepted later.
     pub fn is_temporary(&self) -> bool {
         self.code().is_temporary()
     }
 
-    /// True if only space or a pause prevents storing it: it is certainly not stored.
+    /// True if the arrival is certainly not stored, and only waits for room or the end of a pause.
     pub fn is_wait(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Where a message comes from: the field `source` and the header `Reseq-Source`.
+//! Parses the source of a message: the field `source` and the header `Reseq-Source`.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use domain::{
 };
 use formats::code::Code;
 
-/// What the header looks like.
+/// The allowed form of the header.
 pub(super) const FORM: &str =
     "write name=\"orders/3\", position=\"0012\", after=\"0011\"; after may be left out";
 
@@ -21,21 +21,21 @@ pub(super) const FORM: &str =
 #[serde(deny_unknown_fields)]
 #[schema(as = MessageSource)]
 pub(super) struct SourceFields {
-    /// Its name, such as a table, or a partition of a topic.
+    /// The name of the source, such as a table, or a partition of a topic.
     #[schema(min_length = 1, max_length = 128)]
     name: String,
-    /// Where the message is in it. Positions are compared byte by byte.
+    /// The position of the message in its source. Positions are compared byte by byte.
     #[schema(min_length = 1, max_length = 64)]
     position: String,
-    /// The position of the message before: the message is stored only after it.
+    /// The position of the message before this one. Reseq stores this message only after that one.
     #[schema(min_length = 1, max_length = 64)]
     after: Option<String>,
-    /// Store nothing; only move the mark to this position.
+    /// True: stores nothing, and only moves the mark to this position.
     #[serde(default)]
     skip: bool,
 }
 
-/// Checks the fields. The error begins with the name of the wrong one and a colon.
+/// Checks the fields. The error begins with the name of the wrong field and a colon.
 pub(super) fn check(fields: SourceFields) -> Result<Source, String> {
     let SourceFields { name, position, after, skip } = fields;
     printable(".name", &name, SOURCE_NAME_BYTES_MAX)?;

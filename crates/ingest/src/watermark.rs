@@ -1,4 +1,4 @@
-//! Refuses arrivals early enough that Redis still has memory to process and deliver.
+//! Refuses arrivals before Redis runs out of memory, so that it can still process and deliver messages.
 
 use std::{
     sync::{
@@ -12,20 +12,20 @@ use tokio_util::sync::CancellationToken;
 
 use store::{Memory, Store};
 
-/// How often to query Redis.
+/// How often Redis is asked for its memory.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How far below the limit memory use must fall before ingest continues, in percent.
+/// How far memory use must fall below the limit before ingest continues, in percent.
 const HYSTERESIS: u8 = 5;
 
-/// Which partitions must refuse arrivals because Redis uses too much memory. Per partition, because
-/// only one primary of a cluster may be full. Cheap to clone.
+/// The partitions that must refuse arrivals because Redis uses too much memory. Tracked per partition, because one
+/// primary of a cluster may be full alone. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Watermark {
     is_high: Arc<[AtomicBool]>,
 }
 
 impl Watermark {
-    /// No partition is above the limit until measured.
+    /// A watermark on which no partition is above the limit until Redis was asked.
     pub fn new(partitions: u16) -> Watermark {
         Watermark { is_high: (0..partitions).map(|_| AtomicBool::new(false)).collect() }
     }
@@ -35,7 +35,7 @@ impl Watermark {
         self.is_high.get(usize::from(partition)).is_some_and(|high| high.load(Ordering::Relaxed))
     }
 
-    /// Queries once a second until `stop`. The limit is `percent` of `maxmemory`; 0: no limit.
+    /// Asks Redis once a second until `stop`. The limit is `percent` of `maxmemory`; 0: no limit.
     pub async fn watch(self, store: Store, percent: u8, stop: CancellationToken) {
         let mut tick = tokio::time::interval(LOOK_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -44,7 +44,7 @@ impl Watermark {
                 () = stop.cancelled() => return,
                 _ = tick.tick() => {}
             }
-            // A server that does not answer keeps its state: it cannot store anything either.
+            // A server that does not answer keeps its state. It cannot store anything anyway.
             self.note(&store.memory_of_all().await, percent);
         }
     }
@@ -85,7 +85,7 @@ impl Watermark {
     }
 }
 
-/// True if so much memory is used that arrivals must be refused.
+/// True if the server uses so much memory that arrivals must be refused.
 fn is_above(memory: Memory, percent: u8, was_above: bool) -> bool {
     if percent == 0 {
         return false;

@@ -5,9 +5,9 @@
 //! reseq-id, reseq-destination, reseq-sequence, reseq-previous, reseq-epoch, reseq-attempt
 //! reseq-key           if the message has an ordering key
 //! reseq-origin        if it was redriven or replayed: the original's <destination>/<epoch>/<sequence>
-//! content-type        the body's
-//! x-…, webhook-…, …   the message's own headers: those that travel (`forward_headers`)
-//! authorization, …    the static headers of the definition; they override the message's
+//! content-type        the content type of the body
+//! x-…, webhook-…, …   the headers of the message that travel (`forward_headers`)
+//! authorization, …    the static headers of the definition; they override headers of the message
 //! webhook-id, webhook-timestamp, webhook-signature, reseq-signature
 //!                     if the destination signs (`signatures/sign.rs`)
 //!
@@ -48,18 +48,19 @@ use domain::{
 };
 use formats::{envelope::origin_text, signatures::Signer};
 
-/// Characters to percent-encode in a header value, besides non-ASCII: the space, because spaces
-/// at the ends get lost; `%`, so that decoding is unambiguous.
+/// Characters to percent-encode in a header value, besides non-ASCII characters: the space, because spaces at the ends
+/// get lost, and `%`, so that decoding is unambiguous.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
-/// The same for `webhook-id`. Full stops separate the parts of the signed text, so the id must have none.
+/// The characters to encode in `webhook-id`. Full stops separate the parts of the signed text, so the id must have
+/// none.
 const ENCODED_ID: &AsciiSet = &ENCODED.add(b'.');
 
 /// Headers that frame the request. Values from the definition would break it.
 const FRAMING: [HeaderName; 3] =
     [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION];
 
-/// hyper sets these limits.
+/// The limits that hyper sets.
 const HEAD_TOO_LONG: &str =
     "the answer has more headers than Reseq reads: at most 100, and 408 KiB of them";
 

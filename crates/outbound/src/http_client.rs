@@ -62,9 +62,9 @@ pub struct Clients {
     connector: Connector,
 }
 
-/// The connections that may be reused. The next generation closes the idle ones. It begins when certificates
-/// have changed, when the oldest connection is too old, and when so many were opened that too many may be idle.
-/// While several earlier generations may still have idle connections, a new generation keeps none.
+/// The connections that may be reused. The next generation closes the idle ones of this generation. It begins when
+/// certificates have changed, when the oldest connection is too old, or when too many of the opened connections may be
+/// idle. While several earlier generations may still have idle connections, a new generation keeps none.
 struct Generation {
     number: u64,
     begun: Instant,
@@ -93,7 +93,7 @@ pub enum RequestError {
     Refused(RefusedAddress),
     /// The host could not be looked up.
     Unresolved(OutgoingError),
-    /// The client failed. If the resolver refused an address, that is among the causes.
+    /// The client failed. If the resolver refused an address, this refusal is among the causes.
     Failed(reqwest::Error),
 }
 
@@ -164,7 +164,7 @@ impl Clients {
         now.keeps_idle && now.number == number
     }
 
-    /// Closes these idle connections with their generation.
+    /// Registers idle connections, which close with their generation.
     pub fn note_idle(&self, idle: Weak<dyn Idle>) {
         let mut now = self.generation.lock();
         now.idle.retain(|one| one.strong_count() > 0);

@@ -21,7 +21,7 @@ const SCRAP_BYTES: usize = 4096;
 /// A stream to a receiver.
 pub type ReceiverStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// The TCP stream under it.
+/// The TCP stream under a stream to a receiver.
 pub fn tcp_of(stream: &ReceiverStream) -> &TcpStream {
     match stream {
         Either::Left(plain) => plain,

@@ -1,6 +1,6 @@
-//! What to do about certificates that are not accepted: the library only names the kind of error.
+//! Advice about certificates that are not accepted. The TLS library names only the kind of error.
 
-/// Parts of its errors, and what to do.
+/// Parts of the library's errors, and the advice for each.
 const KNOWN: [(&str, &str); 4] = [
     (
         "CaUsedAsEndEntity",
@@ -15,7 +15,7 @@ const KNOWN: [(&str, &str); 4] = [
     ("Expired", "it has ended: renew it, or correct the clock of this machine"),
 ];
 
-/// An error of a connection, with what to do about it if that is known.
+/// The text of a connection error, with advice if there is any.
 pub fn explained(error: String) -> String {
     match advice(&error) {
         Some(advice) => format!("{error}; {advice}"),
@@ -23,7 +23,7 @@ pub fn explained(error: String) -> String {
     }
 }
 
-/// What to do about this error of a connection, if it is about a certificate.
+/// The advice for this connection error, if it concerns a certificate.
 pub fn advice(error: &str) -> Option<&'static str> {
     let found = KNOWN.iter().find(|(part, _)| error.contains(part));
     found.filter(|_| error.contains("invalid peer certificate")).map(|(_, advice)| *advice)

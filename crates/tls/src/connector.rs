@@ -28,7 +28,7 @@ impl Connector {
         Connector::open("", &ClientTls::default())
     }
 
-    /// The settings for a new connection: the same until the files change.
+    /// The settings for a new connection. They stay the same until the files change.
     pub fn settings(&self) -> Arc<ClientConfig> {
         self.0.current()
     }

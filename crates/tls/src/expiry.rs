@@ -1,4 +1,4 @@
-//! When certificates in files end.
+//! Finds when the certificates in files end.
 
 use std::path::{Path, PathBuf};
 
@@ -7,17 +7,17 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 
 use super::{files::content, subject::end_of};
 
-/// A file with certificates that the configuration names.
+/// A certificate file that the configuration names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFile {
-    /// The field that names it: `http.tls.certificate_file`.
+    /// The field that names the file: `http.tls.certificate_file`.
     pub field: String,
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
 }
 
-/// The files of certificates that the configuration names. Those of authorities count, too: nothing that they signed is
-/// accepted after their end.
+/// The certificate files that the configuration names. Includes the certificates of authorities: when such a
+/// certificate has ended, no certificate signed with it is accepted.
 pub fn certificate_files(config: &Config) -> Vec<CertificateFile> {
     let clients = [("redis.tls", &config.redis.tls), ("outgoing.tls", &config.outgoing.tls)];
     let clients = clients.into_iter().flat_map(|(section, tls)| {
@@ -37,7 +37,7 @@ pub fn certificate_files(config: &Config) -> Vec<CertificateFile> {
     all.map(file).collect()
 }
 
-/// The first end of a certificate in this file, in ms since 1970. The error is a sentence.
+/// When the first certificate in this file ends, in ms since 1970. The error is a sentence.
 pub fn first_end_ms(path: &Path) -> Result<u64, String> {
     let bytes = content(path).map_err(|error| error.to_string())?;
     let ends = CertificateDer::pem_slice_iter(&bytes).map(|certificate| {

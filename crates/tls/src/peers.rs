@@ -1,4 +1,4 @@
-//! When the certificates end that others have shown to this process.
+//! Notes when the certificates end that other hosts have shown to this process.
 
 use std::{
     collections::BTreeMap,
@@ -23,13 +23,14 @@ use tokio::{
 
 use super::{HANDSHAKE_MAX, connector::handshake, subject::end_of};
 
-/// The most hosts whose certificates are noted: the latest ones. [`look`] looks at no more hosts than this.
+/// The most hosts whose certificates are noted: the latest ones. [`look`] watches at most this many hosts.
 const HOSTS_MAX: usize = 1_000;
-/// A host that has shown no certificate for so long is forgotten: it may have been moved or deleted.
+/// A host that has shown no certificate for this long is forgotten: it may have been moved or deleted.
 const KEPT: Duration = Duration::from_secs(86_400);
-/// [`look`] looks at a host so often: connections to Redis last for long, and a host must not be forgotten meanwhile.
+/// [`look`] checks a host at this interval. Connections to Redis last long, and their hosts must not be forgotten
+/// meanwhile.
 const LOOK_EVERY: Duration = Duration::from_secs(600);
-/// [`look`] gives up a host that fails so often in a row.
+/// [`look`] gives up a host after this many failures in a row.
 const FAILURES_MAX: u64 = KEPT.as_secs() / LOOK_EVERY.as_secs();
 
 static HOSTS: Mutex<Hosts> = Mutex::new(Hosts::new());
@@ -37,16 +38,16 @@ static HOSTS: Mutex<Hosts> = Mutex::new(Hosts::new());
 /// The last certificate that a host has shown.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// When it ends, in ms since 1970.
+    /// When the certificate ends, in ms since 1970.
     pub end_ms: u64,
-    /// When it was shown.
+    /// When the host has shown the certificate.
     pub shown: Instant,
 }
 
-/// All hosts, by name: the ports of one host are one host.
+/// The hosts, by name. All ports of a host count as one host.
 struct Hosts {
     shown: BTreeMap<String, Peer>,
-    /// Those that a task looks at: the port and the settings of the latest connection.
+    /// The hosts that a task watches: the port and the settings of the latest connection to each.
     looked_at: BTreeMap<String, (u16, Arc<ClientConfig>)>,
 }
 
@@ -67,7 +68,7 @@ impl Hosts {
         self.shown.retain(|_, peer| now.duration_since(peer.shown) < KEPT);
     }
 
-    /// Notes how to reach this host. True if no task looks at it yet: the caller then begins one.
+    /// Notes how to reach this host. True if no task watches the host yet: the caller then starts one.
     fn begin_look(&mut self, host: &str, port: u16, settings: Arc<ClientConfig>) -> bool {
         if let Some(known) = self.looked_at.get_mut(host) {
             *known = (port, settings);
@@ -81,15 +82,15 @@ impl Hosts {
     }
 }
 
-/// The hosts that have shown a valid certificate within a day, and the last one of each.
+/// The hosts that have shown a valid certificate within a day, with the last certificate of each.
 pub fn peers() -> Vec<(String, Peer)> {
     let mut hosts = locked();
     hosts.forget_old(Instant::now());
     hosts.shown.iter().map(|(host, peer)| (host.clone(), peer.clone())).collect()
 }
 
-/// Notes the certificate of a server whose connections another library opens, in the background: over connections
-/// that end with the handshake. Each host has one task, however many connections are opened.
+/// Notes in the background the certificate of a server whose connections another library opens. To see the certificate,
+/// opens connections that end after the handshake. Each host has one task, however many connections are opened.
 pub fn look(host: &str, port: u16, settings: Arc<ClientConfig>) {
     if !locked().begin_look(host, port, settings) {
         return;
@@ -101,7 +102,7 @@ pub fn look(host: &str, port: u16, settings: Arc<ClientConfig>) {
     });
 }
 
-/// Looks again and again. Ends when the first look fails, or [`FAILURES_MAX`] in a row.
+/// Checks at each interval. Ends when the first check fails, or [`FAILURES_MAX`] checks in a row.
 async fn watch<F: Future<Output = bool>>(is_shown: impl Fn() -> F, every: Duration) {
     let mut tries_left = 0_u64;
     loop {
@@ -113,7 +114,7 @@ async fn watch<F: Future<Output = bool>>(is_shown: impl Fn() -> F, every: Durati
     }
 }
 
-/// True if this host, which is looked at, shows a valid certificate now.
+/// True if this watched host shows a valid certificate now.
 async fn is_shown(host: &str) -> bool {
     let Some((port, settings)) = locked().looked_at.get(host).cloned() else { return false };
     let shown = timeout(HANDSHAKE_MAX, async {

@@ -15,8 +15,8 @@ use super::{
     peers::NotingVerifier,
 };
 
-/// The settings of a client. The client trusts root certificates that are built in, of the system
-/// or from the file. It shows its certificate, if it has one, to servers that ask for it.
+/// The settings of a client. The client trusts the built-in root certificates, the root certificates of the system, and
+/// the root certificates in the file. It shows its certificate, if it has one, to servers that ask for it.
 pub fn client(pem: &Pem) -> Result<ClientConfig, Unusable> {
     client_with(pem, system_roots())
 }
@@ -44,7 +44,7 @@ pub fn client_with(
             builder.with_client_auth_cert(chain, key).map_err(mismatch)?
         }
     };
-    // A resumed session shows no certificate.
+    // When a session is resumed, the server shows no certificate.
     settings.resumption = Resumption::disabled();
     Ok(settings)
 }

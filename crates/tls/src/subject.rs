@@ -1,4 +1,5 @@
-//! The identity in a client's certificate: the subject as a text for people, and the names. And when a certificate ends.
+//! Reads the identity in a client's certificate: the subject as a text for people, and the names. Also reads when a
+//! certificate ends.
 
 use rustls::pki_types::CertificateDer;
 use tokio_rustls::server::TlsStream;
@@ -43,13 +44,13 @@ pub fn subject_of<S>(stream: &TlsStream<S>) -> Option<Subject> {
     read(shown)
 }
 
-/// What Reseq reads from a certificate.
+/// The content that Reseq reads from a certificate.
 struct Content {
     /// The parts of the subject: `CN=ada`.
     parts: Vec<String>,
     /// The other names.
     names: Vec<String>,
-    /// When it ends, in seconds since 1970.
+    /// When the certificate ends, in seconds since 1970.
     end: Option<i64>,
 }
 

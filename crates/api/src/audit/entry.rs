@@ -1,17 +1,19 @@
-//! One entry of the audit log, as Redis and the API have it.
+//! One entry of the audit log, as Redis and the API store and show it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Who did what to what, from where, and what came of it. It never holds a body, a definition or a secret.
+/// An action of an operator: the caller, the action, its target and its outcome. It never holds a body, a definition or
+/// a secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 #[schema(as = AuditedAction)]
 pub struct Entry {
-    /// The id of the token; `admin_token` for the one of the configuration, `loopback_without_token` as long as
-    /// there is no token, `anyone` with `auth.mode = "none"`, `configuration_file` for the file of a process.
+    /// The id of the token that the caller has shown. `admin_token`: the token of the configuration.
+    /// `loopback_without_token`: there is no token yet. `anyone`: `auth.mode = "none"`. `configuration_file`: the file
+    /// of a process.
     pub actor: String,
-    /// The name of the token; for a configuration file that of the process.
+    /// The name of the token; for a configuration file, the name of the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor_name: Option<String>,
     /// The subject of the client's certificate.
@@ -20,23 +22,23 @@ pub struct Entry {
     /// The address and port from which the request came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// What was done: the `operationId` of the route.
+    /// The action: the `operationId` of its route.
     pub action: String,
-    /// To which destination.
+    /// The destination that the action concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub destination: Option<String>,
-    /// To which topic, token, message or operation.
+    /// The topic, token, message or operation that the action concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// How many messages, definitions or tokens it changed.
+    /// How many messages, definitions or tokens the action changed.
     pub affected: u64,
-    /// `succeeded`; the code of the error; for a bulk operation its state; `unfinished` if the client left before
-    /// the answer; `not_written` if a configuration file did not change what runs.
+    /// `succeeded`, or the code of the error; for a bulk operation, its state. `unfinished`: the client left before the
+    /// answer. `not_written`: a configuration file did not change the definition that is in force.
     pub outcome: String,
     /// The id of the bulk operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// True if it only counted.
+    /// True if the action only counted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
     /// The `x-request-id` of the request.
@@ -45,13 +47,13 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Reads a stored entry. One that cannot be read shows only that it is there.
+    /// Reads a stored entry. If that fails, the entry has only the outcome `unreadable`.
     pub(super) fn read(text: &str) -> Entry {
         serde_json::from_str(text)
             .unwrap_or_else(|_| Entry { outcome: "unreadable".to_owned(), ..Entry::default() })
     }
 
-    /// True if this caller did it.
+    /// True if this caller, named by its id or by the name of its token, carried out the action.
     pub(super) fn is_of(&self, actor: &str) -> bool {
         self.actor == actor || self.actor_name.as_deref() == Some(actor)
     }

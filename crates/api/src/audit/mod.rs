@@ -1,4 +1,4 @@
-//! `GET /v1/audit`: what operators did.
+//! `GET /v1/audit`: the actions of operators.
 
 mod entry;
 mod record;
@@ -20,7 +20,7 @@ pub(super) use entry::Entry;
 pub use record::{Recorder, record_of_file};
 pub(super) use record::{affected, author, current, dry_run, target};
 
-/// Entries that are read together.
+/// The most entries that one call to Redis reads.
 const AT_ONCE: usize = 1_000;
 /// The most entries that a filter reads for one page.
 const LOOKED_AT_MAX: usize = 5_000;
@@ -29,15 +29,15 @@ const LOOKED_AT_MAX: usize = 5_000;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Listing {
-    /// Only what this caller did: the id or the name of its token, or another value of `actor`.
+    /// Only actions of this caller: the id or the name of its token, or another value of `actor`.
     actor: Option<String>,
-    /// Only this action, for example `purge`.
+    /// Only entries with this action, for example `purge`.
     action: Option<String>,
-    /// Only what was done to this destination.
+    /// Only actions that concern this destination.
     destination: Option<DestinationName>,
-    /// Done since this time (RFC 3339).
+    /// Only actions since this time (RFC 3339).
     from_time: Option<String>,
-    /// Done until this time (RFC 3339).
+    /// Only actions until this time (RFC 3339).
     to_time: Option<String>,
     /// The size of a page.
     #[param(minimum = 1, maximum = 1000, default = 100)]
@@ -60,7 +60,7 @@ impl Listing {
 #[schema(as = AuditEntry)]
 pub(super) struct View {
     id: String,
-    /// The time of Redis.
+    /// When the action was recorded, by the clock of Redis.
     #[schema(format = DateTime)]
     occurred_at: String,
     #[serde(flatten)]

@@ -1,9 +1,9 @@
-//! Records what operators do: one entry for each request that changes something and is not the work of a
-//! producer or worker.
+//! Records the actions of operators: one entry for each request that changes something, except the requests of
+//! producers and workers.
 //!
-//! Nothing that a client sends decides whether its action is recorded: the route does. An entry is written by a
-//! task of its own, which goes on if the client leaves. If Redis does not take it, the action stays done; the
-//! entry is in the log of the process, and a metric counts it.
+//! The route decides whether a request is recorded, and nothing that the client sends. A separate task writes the
+//! entry, and continues if the client leaves. If Redis refuses the entry, the action stays done: the process logs the
+//! entry, and a metric counts it.
 
 use std::{
     collections::HashMap,
@@ -31,12 +31,12 @@ use formats::code::Code;
 use http_server::{client_connection::ClientConnection, principal::Principal, problem::Problem};
 use store::{Author, Store};
 
-/// One token may fill this part of the log at once, and then add an entry each time.
+/// Each token may fill `1 / SHARES` of the log at once, and then add one entry per `ENTRY_EVERY`.
 const SHARES: usize = 10;
 const ENTRY_EVERY: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
-    /// The action that the current request carries out.
+    /// The action of the current request.
     static CURRENT: Arc<Action>;
 }
 
@@ -49,18 +49,18 @@ struct Shared {
     entries_max: usize,
     /// The writes that are in flight.
     tasks: TaskTracker,
-    /// Until when each token's share of the log is not wholly free again.
+    /// For each token that has used its share of the log: when the share is free again.
     filled: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
 impl Recorder {
-    /// Keeps this many entries. The writes run on `tasks`.
+    /// A recorder that keeps this many entries. The writes run on `tasks`.
     pub fn new(store: Store, entries_max: usize, tasks: TaskTracker) -> Recorder {
         Recorder(Arc::new(Shared { store, entries_max, tasks, filled: Mutex::default() }))
     }
 
-    /// Refuses an action of a token that has filled its share of the log: it could remove the traces of others, or its
-    /// own. Whoever administers the whole deployment, or needs no token, has no share.
+    /// Refuses an action of a token that has filled its share of the log: with more entries, it could push out entries
+    /// of others, or its own. A caller with the scope `admin` for all destinations has no such limit.
     fn admit(&self, caller: &Principal) -> Result<(), Problem> {
         if caller.is_unlimited() && caller.grant().allows(Scope::Admin) {
             return Ok(());
@@ -141,10 +141,10 @@ impl Recorder {
         }
     }
 
-    /// Writes an entry. Does not end with the task that calls it.
+    /// Writes an entry, even if the calling task ends before.
     async fn write(&self, entry: Entry) {
         let recorder = self.clone();
-        // It fails only when the runtime stops.
+        // Fails only when the runtime stops.
         let _ = self.0.tasks.spawn(async move { recorder.store(&entry).await }).await;
     }
 
@@ -153,7 +153,7 @@ impl Recorder {
     }
 }
 
-/// Records what the configuration file of this process has done to a destination.
+/// Records how the configuration file of this process changed a destination.
 pub async fn record_of_file(
     store: &Store,
     entries_max: usize,
@@ -194,11 +194,11 @@ async fn store_entry(store: &Store, entries_max: usize, entry: &Entry) {
     }
 }
 
-/// An action that is carried out.
+/// An action in progress.
 pub(crate) struct Action {
     recorder: Recorder,
     entry: Mutex<Entry>,
-    /// True once its outcome is recorded.
+    /// True once the outcome of the action is recorded.
     is_over: AtomicBool,
 }
 
@@ -211,12 +211,12 @@ impl Action {
         self.entry.lock().clone()
     }
 
-    /// True for the one who is to record the outcome.
+    /// Marks the outcome as recorded. True for the first caller, which has to record it.
     fn end(&self) -> bool {
         !self.is_over.swap(true, Ordering::Relaxed)
     }
 
-    /// Records that a bulk operation begins. It may go on after the answer.
+    /// Records that a bulk operation begins. The operation may continue after the answer.
     pub(crate) async fn operation_begins(&self, id: &str, dry_run: bool) {
         self.change(|entry| {
             entry.operation = Some(id.to_owned());
@@ -234,7 +234,7 @@ impl Action {
         }
     }
 
-    /// Records the outcome that an answer tells.
+    /// Records the outcome, given the answer.
     async fn answered(&self, status: StatusCode, outcome: String) {
         let mut entry = self.now();
         let is_running = entry.operation.is_some() && status == StatusCode::ACCEPTED;
@@ -242,7 +242,7 @@ impl Action {
             return;
         }
         entry.outcome = outcome;
-        // Programs compare definitions again and again, which would push everything else out of the log.
+        // Programs compare definitions again and again. Their entries would push all others out of the log.
         if status.is_success() && entry.dry_run {
             return;
         }
@@ -253,7 +253,7 @@ impl Action {
     }
 }
 
-/// What an answer tells: that the action succeeded, or the code of its problem.
+/// The outcome that an answer shows: `succeeded`, or the code of its problem.
 fn outcome_of(response: &Response) -> String {
     match response.extensions().get::<Problem>() {
         Some(problem) => problem.code.to_string(),
@@ -262,13 +262,13 @@ fn outcome_of(response: &Response) -> String {
     }
 }
 
-/// Records an action whose client left before its answer, if dropped then.
+/// Records the action as unfinished when dropped before the answer: the client has left.
 struct Unfinished(Arc<Action>);
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
         let action = &self.0;
-        // The end of a bulk operation is recorded by its task.
+        // The task of a bulk operation records its end.
         if action.now().operation.is_some() || !action.end() {
             return;
         }
@@ -281,18 +281,18 @@ impl Drop for Unfinished {
     }
 }
 
-/// The action that the current request carries out, for what outlives the request.
+/// The action of the current request, for tasks that outlive the request.
 pub(crate) fn current() -> Option<Arc<Action>> {
     CURRENT.try_with(Arc::clone).ok()
 }
 
-/// Who carries out the current action.
+/// The author of the current action.
 pub(crate) fn author() -> Author {
     let Entry { actor, actor_name, .. } = current().map(|action| action.now()).unwrap_or_default();
     Author { actor, actor_name }
 }
 
-/// Notes that the current action only compares: its success is not recorded.
+/// Notes that the current action only compares. If it succeeds, it is not recorded.
 pub(crate) fn dry_run() {
     let _ = CURRENT.try_with(|action| action.change(|entry| entry.dry_run = true));
 }
@@ -302,7 +302,7 @@ pub(crate) fn affected(count: u64) {
     let _ = CURRENT.try_with(|action| action.change(|entry| entry.affected = count));
 }
 
-/// Notes what the current action changed, if the path of the request does not say it.
+/// Notes the target of the current action, if the path of the request does not name it.
 pub(crate) fn target(name: &str) {
     let target = Some(excerpt(name.as_bytes()));
     let _ = CURRENT.try_with(|action| action.change(|entry| entry.target = target));

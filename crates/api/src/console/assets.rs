@@ -1,4 +1,4 @@
-//! The page of the console and its files, which are part of the program. `scripts/console.sh` builds them.
+//! The page of the console and its files. The program contains them; `scripts/console.sh` builds them.
 
 use std::sync::LazyLock;
 
@@ -22,7 +22,7 @@ const FILES: [(&str, &str, &str); 4] = [
 
 const PAGE: &str = "index.html";
 
-/// The page loads nothing from elsewhere, runs no other script, and never turns text into markup.
+/// Lets the page load nothing from elsewhere, run only its own script, and never turn text into markup.
 const HEADERS: [(HeaderName, HeaderValue); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,

@@ -1,5 +1,5 @@
-//! `/console/events`: what a page shows, as server-sent events. Each event holds the whole view, so a browser
-//! that is slow gets only the newest.
+//! `/console/events`: the view that a page shows, as server-sent events. Each event holds the whole view, so a slow
+//! browser can skip to the newest event.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -19,12 +19,12 @@ use super::{
 };
 use http_server::{principal::Principal, problem::Problem};
 
-/// A stream ends after this time. The browser opens it again, and its token is checked again.
+/// A stream ends after this time. The browser opens it again, and this process checks its token again.
 const STREAM_MAX: Duration = Duration::from_secs(60);
-/// A comment is sent after this time without an event, so that nothing in between closes the connection.
+/// After this time without an event, the stream sends a comment, so that no proxy closes the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What a page asks for.
+/// The view that a page asks for.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
@@ -92,7 +92,7 @@ fn following(
         let stop = stop.clone();
         async move {
             loop {
-                // The newest frame is there already if somebody else watches the same view.
+                // If another browser watches the same view, its newest frame is already there.
                 if !is_first {
                     tokio::select! {
                         () = stop.cancelled() => return None,

@@ -1,5 +1,5 @@
-//! `/console/hour`: the last hour of the deployment and of each destination in which something moves, so that charts
-//! do not begin when a page is opened. Every process keeps its own, from the numbers of all processes.
+//! `/console/hour`: the last hour of the deployment, and of each active destination, so that charts show data when a
+//! page opens. Each process keeps its own charts, from the numbers of all processes.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -27,20 +27,20 @@ use store::server_clock_ms;
 const HOUR_MS: u64 = 3_600_000;
 /// The time between two points.
 const EVERY: Duration = Duration::from_secs(30);
-/// The time between two points is also at least this many times as long as the numbers took to read.
+/// The pause between two points is also at least this many times as long as reading the numbers took.
 const REST: u32 = 300;
 /// The most points of a chart.
 const POINTS_MAX: usize = 120;
 /// The most destinations with charts of their own.
 const DESTINATIONS_MAX: usize = 200;
 
-/// The numbers at one time.
+/// The numbers at one point in time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Point {
     at_ms: u64,
-    /// How many have arrived since the first point.
+    /// How many messages have arrived since the first point.
     arrived: u64,
-    /// How many have left since the first point.
+    /// How many messages have left since the first point.
     left: u64,
     pending: u64,
     retrying: u64,
@@ -54,7 +54,7 @@ struct Points(VecDeque<Point>);
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Charts {
     at_ms: Vec<u64>,
-    /// Since the point before.
+    /// The rates since the point before.
     in_per_second: Vec<Option<f64>>,
     out_per_second: Vec<Option<f64>>,
     pending: Vec<u64>,
@@ -63,7 +63,7 @@ pub(super) struct Charts {
 }
 
 impl Point {
-    /// Adds what a destination has, and how many messages have arrived and left there since the point before.
+    /// Adds the numbers of a destination, and how many messages have arrived and left there since the point before.
     fn add(&mut self, row: &Row, (arrived, left): (u64, u64)) {
         self.arrived += arrived;
         self.left += left;
@@ -75,7 +75,7 @@ impl Point {
 }
 
 impl Points {
-    /// The next point, before anything is added to it.
+    /// The next point: its totals continue those of the last point.
     fn next(&self, at_ms: u64) -> Point {
         let before = self.0.back().copied().unwrap_or_default();
         Point { at_ms, pending: 0, retrying: 0, ..before }
@@ -118,7 +118,7 @@ impl Points {
 #[derive(Default)]
 struct Kept {
     all: Points,
-    /// Of each destination: when it was made, and its points.
+    /// For each destination: when it was created, and its points.
     each: HashMap<DestinationName, (u64, Points)>,
     /// The numbers of the last point.
     before: Option<Arc<Read>>,
@@ -129,7 +129,7 @@ impl Kept {
         let before = self.before.replace(read.clone());
         let before = before.as_ref().map(|read| read.by_name()).unwrap_or_default();
         let mut earlier = std::mem::take(&mut self.each);
-        // Destinations come and go, so what has moved in each is added up, and not their totals.
+        // Destinations come and go, so this adds the changes of each destination, not the totals.
         let mut all = self.all.next(at_ms);
         let mut fresh = Vec::new();
         for row in &read.rows {
@@ -169,7 +169,7 @@ impl Kept {
 pub(super) struct Hour(Arc<Mutex<Kept>>);
 
 impl Hour {
-    /// Adds a point again and again, until `stop`.
+    /// Adds a point at each interval, until `stop`.
     pub(super) async fn keep(self, numbers: Numbers, stop: CancellationToken) {
         loop {
             let begun = Instant::now();
@@ -191,11 +191,11 @@ impl Hour {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
-    /// None: of all destinations.
+    /// `None`: the charts of all destinations together.
     destination: Option<String>,
 }
 
-/// `GET /console/hour`. Nothing of all destinations for a caller who may not see all.
+/// `GET /console/hour`. A caller whose token lists destinations gets no charts of all destinations together.
 pub(super) async fn hour(
     State(hub): State<Hub>,
     Extension(caller): Extension<Principal>,

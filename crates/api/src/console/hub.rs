@@ -1,4 +1,4 @@
-//! Reads each view once for all who watch it, and only while somebody does.
+//! Reads each view once for all browsers that watch it, and only while a browser watches it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -14,16 +14,16 @@ use http_server::{
     shares::{Share, Shares},
 };
 
-/// The most views that are read at the same time.
+/// The most views that this process reads at the same time.
 const VIEWS_MAX: usize = 64;
-/// After a view was read, it rests for at least this many times as long as that took. So all views
-/// together cannot keep Redis busy.
+/// The pause after a view was read: at least this many times as long as the read took, but not over 30 s for this
+/// reason. So the views do not keep Redis busy.
 const REST: u32 = 10;
 
 /// A view as JSON; `None` before the first read.
 pub(super) type Frame = Option<Arc<str>>;
 
-/// Each view that is read, and the share of the token that began it.
+/// The views that browsers watch. Each counts for the share of the token that began it.
 type Views = HashMap<View, (watch::Sender<Frame>, Share)>;
 
 /// The views that browsers watch. Cheap to clone.
@@ -48,7 +48,7 @@ impl Hub {
         }
     }
 
-    /// Begins to keep the last hour.
+    /// Starts the task that keeps the last hour.
     pub(super) fn keep_hour(&self) {
         let hour = self.hour.clone().keep(self.numbers.clone(), self.stopping());
         self.sources.tasks.spawn(hour);
@@ -59,7 +59,7 @@ impl Hub {
         self.sources.stop.clone()
     }
 
-    /// The frames of a view, for this caller. Refuses if too many are being read.
+    /// The frames of a view, for this caller. Refuses if this process already reads as many views as it may.
     pub(super) fn watch(
         &self,
         view: View,
@@ -80,7 +80,7 @@ impl Hub {
         Ok(receiver)
     }
 
-    /// Reads a view again and again until nobody watches it.
+    /// Reads a view at its interval, until no browser watches it.
     async fn read(self, view: View, sender: watch::Sender<Frame>) {
         loop {
             let begun = Instant::now();
@@ -96,7 +96,7 @@ impl Hub {
                 () = tokio::time::sleep(rest) => {}
             }
             let mut views = self.views.lock();
-            // Nobody can begin to watch while the lock is held.
+            // No browser can begin to watch while the lock is held.
             if sender.receiver_count() == 0 {
                 views.remove(&view);
                 return;

@@ -22,11 +22,11 @@ pub(crate) async fn last_entries(
     Ok(entries)
 }
 
-/// Adds what delivered messages took from arrival to delivery, and how much of it was overhead, in ms.
+/// Adds how long delivered messages took from arrival to delivery, and how much of that time was overhead, in ms.
 ///
-/// Ideally the work on a message begins when it arrives, and it leaves when it and all before it in its lane are
-/// finished. What it took beyond that is overhead. The first message of each lane has no known
-/// predecessor, and only serves the next.
+/// Ideally, the work on a message begins when the message arrives, and the message leaves when this work and all
+/// messages before it in its lane are finished. Any longer time is overhead. The first message of each lane has no
+/// known predecessor: it only serves to compute the next.
 pub(super) fn add_latencies(
     entry: &CatalogEntry,
     entries: &[(Sequence, LogEntry)],
@@ -48,13 +48,13 @@ pub(super) fn add_latencies(
     }
 }
 
-/// Which part of all attempts of these messages failed; `None` without attempts.
+/// The share of all attempts of these messages that failed, 0 to 1; `None` without attempts.
 pub(super) fn error_rate(entries: &[(Sequence, LogEntry)]) -> Option<f64> {
     let (mut failed, mut all) = (0_u32, 0_u32);
     for (_, one) in entries {
         let processing = one.processed.map_or(0, |processed| processed.attempts);
         let is_delivered = one.outcome == State::Delivered;
-        // Without a result of its processing, its attempts are those of the processing.
+        // Without a result of processing, the attempts of the message are attempts to process it.
         let gave_up = u32::from(one.outcome == State::DeadLettered);
         let last = one.attempts.max(gave_up);
         failed += last.saturating_sub(u32::from(is_delivered)) + processing.saturating_sub(1);

@@ -1,5 +1,5 @@
-//! The console at `/console`, for operators: its page (built from `web/console/`), the session of a browser,
-//! and the events that keep its pages current. Everything that the page changes, it changes over the API.
+//! The console at `/console`, for operators: its page (built from `web/console/`), the session of a browser, and the
+//! events that update its pages. The page makes all its changes through the API.
 
 mod assets;
 mod events;
@@ -16,7 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use hub::Hub;
 use store::{Catalog, Store};
 
-/// What the console reads.
+/// The parts of the process that the console reads.
 #[derive(Clone)]
 pub struct Sources {
     /// Redis.

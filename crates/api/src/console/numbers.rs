@@ -1,5 +1,5 @@
-//! The numbers of all destinations, read at most once a second for all views, and how fast messages arrive
-//! and leave.
+//! The numbers of all destinations, and how fast messages arrive and leave. One read serves all views, at most once a
+//! second.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -12,16 +12,16 @@ use store::{Catalog, CatalogEntry, Stats, Store, StoreError};
 
 /// Destinations that are read in one round trip.
 const AT_ONCE: usize = 500;
-/// Numbers may be as old as this.
+/// Views share numbers until they are this old.
 const AGE_MAX: Duration = Duration::from_millis(900);
 /// Rates are measured over at most this time.
 const SPAN_MAX: Duration = Duration::from_secs(90);
 
-/// One destination.
+/// The numbers of one destination.
 #[derive(Clone)]
 pub(super) struct Row {
     pub(super) entry: Arc<CatalogEntry>,
-    /// `None` if they cannot be read.
+    /// `None` if the numbers cannot be read.
     pub(super) stats: Option<Stats>,
     pub(super) in_per_second: f64,
     pub(super) out_per_second: f64,
@@ -34,8 +34,8 @@ pub(super) struct Read {
 }
 
 impl Row {
-    /// How many messages have arrived and left since `earlier`. `None` if that was another destination of this name,
-    /// or if numbers could not be read then or now: an unreadable number is 0.
+    /// How many messages have arrived and left since `earlier`. `None` if `earlier` is from another destination of this
+    /// name, or if one of the two has unreadable numbers, which would count as 0.
     pub(super) fn moved_since(&self, earlier: &Row) -> Option<(u64, u64)> {
         let (now, then) = (self.readable()?, earlier.readable()?);
         let arrived = now.last_sequence.saturating_sub(then.last_sequence);
@@ -106,7 +106,7 @@ fn row(entry: Arc<CatalogEntry>, stats: Option<Stats>, earlier: Option<&Row>, se
 }
 
 sums! {
-    /// How many messages are where: of one destination, or the sum of several.
+    /// The counts of messages by state, in one destination or summed over several.
     #[derive(Default, Serialize)]
     pub(super) struct Counts {
         pending waiting processing ready delivering halted delayed dead_letters;

@@ -16,7 +16,8 @@ use domain::{Grant, Scope};
 use formats::code::Code;
 use http_server::{principal::Principal, problem::Problem};
 
-/// The longest sign-in, in bytes, and how long it may take to arrive. Who signs in has shown nothing yet.
+/// The longest body of a sign-in, in bytes, and the time within which it must arrive. The client has not shown a token
+/// yet.
 const SIGN_IN_BYTES_MAX: usize = 4 << 10;
 const SIGN_IN_WITHIN: Duration = Duration::from_secs(5);
 
@@ -26,22 +27,22 @@ struct SignIn {
     token: String,
 }
 
-/// Who is signed in, and what they may do.
+/// The caller that is signed in, and its permissions.
 #[derive(Serialize)]
 struct Session<'a> {
-    /// The id of the token, or why none is needed.
+    /// The id of the token, or the reason why the caller needs none.
     caller: &'a str,
     #[serde(flatten)]
     grant: &'a Grant,
     /// False if this process needs no token.
     needs_token: bool,
     version: &'static str,
-    /// After signing in: what each request has to show, beside the cookie.
+    /// After signing in: the secret that each request must send, besides the cookie.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
 }
 
-/// `GET /console/session`: 204 if nobody is signed in. It prolongs the session.
+/// `GET /console/session`: shows and prolongs the session; 204 if nobody is signed in.
 pub(super) async fn show(
     Extension(guard): Extension<Guard>,
     method: Method,
@@ -103,7 +104,7 @@ pub(super) async fn sign_out(
     Ok((StatusCode::NO_CONTENT, set_cookie(None, &headers)).into_response())
 }
 
-/// The header that begins or ends a session.
+/// The `Set-Cookie` header that begins or ends a session.
 fn set_cookie(value: Option<&str>, headers: &HeaderMap) -> HeaderMap {
     let cookie = session::cookie(value, headers);
     cookie.map(|cookie| (header::SET_COOKIE, cookie)).into_iter().collect()

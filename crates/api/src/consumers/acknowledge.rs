@@ -15,7 +15,7 @@ use domain::{AttemptError, ErrorKind, LeaseToken, Stage};
 use http_server::{openapi_responses, problem::Problem};
 use store::{RefusedMessage, Status};
 
-/// The most items of one call to Redis: each may name another lane.
+/// The most items of one call to Redis, because each item may name another lane.
 const CALL_ITEMS_MAX: usize = 100;
 
 /// A message that a consumer holds.
@@ -36,13 +36,13 @@ impl Item for HeldItem {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RefuseItem {
     token: String,
-    /// What went wrong; the first 2 kB are kept.
+    /// The error; the first 2 kB are kept.
     #[serde(default)]
     error: String,
     /// True: no further attempt can succeed.
     #[serde(default, rename = "final")]
     is_final: bool,
-    /// How long to wait before the next attempt; the backoff of the definition if absent.
+    /// How long the message waits before the next attempt; if absent, the backoff of the definition.
     #[schema(maximum = 86_400_000)]
     retry_ms: Option<u64>,
 }
@@ -133,7 +133,7 @@ pub(crate) async fn refuse(
     Ok(Json(results))
 }
 
-/// What becomes of messages without further details.
+/// The actions on messages that need no further fields.
 #[derive(Clone, Copy)]
 enum Verb {
     Accept,
@@ -157,7 +157,7 @@ async fn acknowledge(
     Ok(Json(results))
 }
 
-/// The places and tokens of each call to Redis for this group.
+/// The items of this group for each call to Redis: their indexes in the request, and their tokens.
 fn calls(group: &Group) -> impl Iterator<Item = (&[usize], &[LeaseToken])> {
     group.at.chunks(CALL_ITEMS_MAX).zip(group.tokens.chunks(CALL_ITEMS_MAX))
 }

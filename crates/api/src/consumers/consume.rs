@@ -40,18 +40,18 @@ use http_server::{
 };
 use store::{CatalogEntry, Consumed, StoreError, Wake, WakeKind, retry_until, woken};
 
-/// How often to poll without a wake-up.
+/// The interval between polls without a wake-up.
 const POLL: Duration = Duration::from_secs(1);
-/// How many times one poll looks for lanes: other consumers may take the same ones.
+/// How many times one poll looks for lanes, because other consumers may take the lanes that it finds.
 const LOOKS_MAX: usize = 3;
-/// How long to try to give back what a consumer did not get; after that, its lease expires.
+/// How long to retry giving back messages that a consumer did not get. After that, their leases expire.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(20);
 
-/// What to take.
+/// Which messages to take.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ConsumeRequest {
-    /// At most this many messages.
+    /// The most messages to take.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 1000, default = 1)]
     max: usize,
@@ -59,16 +59,16 @@ struct ConsumeRequest {
     #[serde(default)]
     #[schema(maximum = 60_000)]
     wait_ms: u64,
-    /// Who takes: `1234@host-7`, for example.
+    /// The name of the consumer, for example `1234@host-7`.
     #[serde(default)]
     consumer: Option<WorkerName>,
 }
 
-/// Messages under a consumer's lease. Those of a lane are in order.
+/// Messages under a consumer's lease. Messages of the same lane are in order.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ConsumedMessages)]
 pub(crate) struct Deliveries {
-    /// How long a lease lasts, from this answer or its extension on.
+    /// How long a lease lasts, from this answer or from its extension.
     lease_ms: u64,
     deliveries: Vec<Delivery>,
 }
@@ -77,14 +77,14 @@ pub(crate) struct Deliveries {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ConsumedMessage)]
 struct Delivery {
-    /// Names the message and the lease in later calls.
+    /// The token that names the message and the lease in later calls.
     token: String,
     destination: DestinationName,
-    /// Messages with the same lane stay in order: its key, or the sequence without ordering.
+    /// The lane: the ordering key, or the sequence without ordering. Messages of the same lane stay in order.
     lane: String,
     sequence: u64,
     epoch: u64,
-    /// The sequence of the message before it in its lane, if it is known.
+    /// The sequence of the message before this one in its lane, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     previous: Option<u64>,
     id: String,
@@ -123,11 +123,11 @@ pub(crate) async fn consume(
     let _share = if request.wait_ms > 0 { waits.take(&caller, WAITS)? } else { None };
     let request = Arc::new(request);
     let client = client.map(|Extension(client)| client);
-    // Listen first and poll then, so that nothing is missed in between.
+    // Listens before it polls, so that it misses no wake-up in between.
     let mut wakes = api.wakes.listen(WakeKind::Releasable);
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
     loop {
-        // In its own task: if this request ends meanwhile, its messages are given back.
+        // Runs in its own task: if this request ends meanwhile, the task gives the messages back.
         let taking = take(api.clone(), name.clone(), request.clone());
         let Ok(taken) = api.tasks.spawn(taking).await else { return Err(draining()) };
         let taken = taken?;
@@ -140,7 +140,7 @@ pub(crate) async fn consume(
             () = api.stop.cancelled() => {}
             () = tokio::time::sleep_until(poll) => {}
             () = releasable(&name, &mut wakes) => {}
-            // The consumer may be gone: take nothing for it.
+            // The client may be gone, so this takes no messages for it.
             () = left(client.as_ref()) => return taken.answer(client),
         }
     }
@@ -151,12 +151,12 @@ async fn releasable(destination: &DestinationName, wakes: &mut broadcast::Receiv
     woken(wakes, |wake| matches!(wake, Wake::Releasable(name, _) if name == destination)).await;
 }
 
-/// Messages on their way to a consumer. Dropping this gives them back.
+/// Messages on their way to a consumer. Dropping this gives the messages back.
 struct Taken {
     api: Api,
     entry: Arc<CatalogEntry>,
     consumed: Consumed,
-    /// Of the messages that are given back.
+    /// The tokens of the messages to give back.
     tokens: Vec<LeaseToken>,
 }
 
@@ -195,20 +195,21 @@ async fn take(
                 Ok(Some(fresh)) if has_consumers(&fresh) => entry = fresh,
                 _ => break,
             },
-            // Others hold these lanes, or they wait: their hints have moved behind those of other lanes.
+            // Other consumers hold these lanes, or the lanes wait. Redis has moved their hints behind the hints of
+            // other lanes.
             Ok(taken) if taken.messages.is_empty() && lanes.len() > 1 => {}
             _ => break,
         }
     }
     if let Err(error @ StoreError::Unconfirmed(_)) = consumed {
-        // Redis may have leased messages, although there was no answer: the same call finds them.
+        // Redis may have leased messages although no answer came. The same call finds these messages.
         let (task, consumer) = (api.clone(), request.consumer.clone());
         api.tasks.spawn(async move {
             let consumer = consumer.as_ref();
             let again = || task.store.consume(consumer, &call_sequence, &entry, &lanes, 1);
             let found = retry_until(Some(Instant::now() + GIVE_BACK_WITHIN), again).await;
             task.workers.put_back(&name, call_sequence);
-            // Dropped at once, which gives them back.
+            // Dropped at once, which gives the messages back.
             found.map(|consumed| Taken::new(task, entry, consumed))
         });
         return Err(error.into());
@@ -223,7 +224,7 @@ impl Taken {
         Taken { api, entry, consumed, tokens }
     }
 
-    /// The answer with these messages; gives them back if the answer is lost.
+    /// The answer with these messages. If the answer is lost, the messages are given back.
     fn answer(mut self, client: Option<ClientConnection>) -> Result<Response, Problem> {
         let Consumed { deadline_ms, messages } = mem::take(&mut self.consumed);
         let expires_at = rfc3339(deadline_ms);
@@ -234,7 +235,7 @@ impl Taken {
         let deliveries = Deliveries { lease_ms: destination.delivery.timeout_ms, deliveries };
         let tokens = mem::take(&mut self.tokens);
         let (api, entry) = (self.api.clone(), self.entry.clone());
-        // Never called if the answer arrives.
+        // The server calls this only if the answer is lost.
         let lost: Lost = Box::new(move || {
             drop(Taken { api, entry, consumed: Consumed::default(), tokens });
         });
@@ -249,7 +250,7 @@ impl Drop for Taken {
             return;
         }
         let (api, entry) = (self.api.clone(), self.entry.clone());
-        // On the task tracker, so that the process waits for it before it ends.
+        // Runs on the task tracker: the process waits for this task before it ends.
         self.api.tasks.spawn(async move {
             let give_back = || api.store.give_back(&entry, &tokens);
             let given = retry_until(Some(Instant::now() + GIVE_BACK_WITHIN), give_back).await;
@@ -277,7 +278,7 @@ fn shown(
 ) -> Delivery {
     let previous = message.previous;
     let Message { id, key, headers, body, .. } = message.message;
-    // Several messages share the answer: one must not make the others unreadable.
+    // The answer holds several messages: one of them must not make the others unreadable.
     let json = json_body(&body.content_type, &body.bytes, json_depth_max);
     Delivery {
         token: token.encode(),

@@ -1,5 +1,4 @@
-//! The API for consumers: the users' own processes that take the messages of a destination whose delivery is
-//! `pull`, in order.
+//! The API for consumers: processes of the user that take messages, in order, from a destination with `pull` delivery.
 
 pub(super) mod acknowledge;
 pub(super) mod consume;

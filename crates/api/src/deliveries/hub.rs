@@ -1,4 +1,4 @@
-//! Hears deliveries once for all who watch them through this pod, and only while somebody does.
+//! Subscribes once to deliveries for all clients that watch through this pod, and only while a client watches.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use store::{Store, TailHeard};
 const LISTENERS_MAX: usize = 64;
 /// Deliveries that a slow client may leave unread.
 const BACKLOG_MAX: usize = 4_096;
-/// How often senders are asked again. They publish for ten seconds after each request.
+/// How often senders are asked again. After each request, they publish deliveries for ten seconds.
 const ASK_EVERY: Duration = Duration::from_secs(3);
 
 /// The deliveries that clients of this pod watch. Cheap to clone.
@@ -35,13 +35,13 @@ struct Inner {
     heard: broadcast::Sender<TailHeard>,
     state: Mutex<State>,
     shares: Shares,
-    /// Somebody has begun to watch, or the subscription has begun.
+    /// Notified when a client begins to watch, or when the subscription has begun.
     changed: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// How many clients watch each destination; `None`: all.
+    /// How many clients watch each destination; `None`: all destinations.
     wanted: HashMap<Option<DestinationName>, usize>,
     is_running: bool,
     /// True once the subscription has begun.
@@ -54,12 +54,12 @@ pub struct Listener {
     of: Option<DestinationName>,
     _share: Share,
     heard: broadcast::Receiver<TailHeard>,
-    /// True if the client has to be told that the subscription has begun.
+    /// True if the client does not know yet that the subscription has begun.
     is_first: bool,
 }
 
 impl Tails {
-    /// Nobody watches yet. What runs for those who do ends with `stop`.
+    /// No client watches yet. `stop` ends the tasks that later run for clients.
     pub fn new(store: Store, stop: CancellationToken, tasks: TaskTracker) -> Tails {
         let heard = broadcast::channel(BACKLOG_MAX).0;
         let (state, changed) = Default::default();
@@ -81,7 +81,8 @@ impl Tails {
             return Err(Problem::new(Code::ConnectionsFull, detail));
         }
         *state.wanted.entry(of.clone()).or_default() += 1;
-        // Before the lock is released. So either it hears that the subscription begins, or it gets the state here.
+        // Subscribes before the lock is released: the client either hears that the subscription begins, or `is_first`
+        // says so.
         let heard = self.inner.heard.subscribe();
         let is_first = state.has_begun;
         if !std::mem::replace(&mut state.is_running, true) {
@@ -92,7 +93,7 @@ impl Tails {
         Ok(Listener { tails: self.clone(), of, _share: share, heard, is_first })
     }
 
-    /// Hears, and asks senders again and again, until nobody watches.
+    /// Receives deliveries, and asks senders at each interval, until no client watches.
     async fn hear(self) {
         let ended = CancellationToken::new();
         let tails = self.clone();
@@ -101,7 +102,7 @@ impl Tails {
                 tails.inner.state.lock().has_begun = true;
                 tails.inner.changed.notify_one();
             }
-            // An error only means that nobody watches any more.
+            // An error only means that no client watches any more.
             let _ = tails.inner.heard.send(heard);
         };
         let hearing = self.inner.store.hear_deliveries(on_heard, ended.clone());
@@ -112,7 +113,7 @@ impl Tails {
         }
     }
 
-    /// Asks for what is wanted. Returns when nothing is.
+    /// Asks senders for the deliveries that clients watch. Returns when no client watches.
     async fn ask(&self) {
         loop {
             let wanted = {
@@ -139,7 +140,7 @@ impl Tails {
 }
 
 impl Listener {
-    /// The next thing heard.
+    /// The next delivery, or news of the subscription.
     pub(super) async fn next(&mut self) -> Result<TailHeard, broadcast::error::RecvError> {
         if std::mem::take(&mut self.is_first) {
             return Ok(TailHeard::Begun);

@@ -1,10 +1,10 @@
-//! Destinations that run with another definition than that of this process's configuration file.
+//! Finds destinations whose definition in force differs from the configuration file of this process.
 
 use super::{Findings, Severity::Warning, named, others_too};
 use crate::{Api, views::rfc3339};
 use domain::shell::quoted;
 
-/// Findings that name a destination each.
+/// The most findings that name one destination each.
 const NAMED_MAX: usize = 10;
 
 pub(super) async fn check(api: &Api, findings: &mut Findings) {

@@ -1,4 +1,4 @@
-//! The pods, the partitions and the schema; the rights of the Redis user, and damaged data.
+//! Checks the pods, the partitions, the schema, the rights of the Redis user, and damaged data.
 
 use super::{
     Findings,
@@ -54,7 +54,8 @@ fn roles(pods: &[PodInfo], findings: &mut Findings) {
     }
 }
 
-/// The clocks of the other pods, as their heartbeats tell. That of this pod is compared with each server.
+/// Checks the clocks of the other pods, which their heartbeats report. The clock of this pod is compared with each
+/// server.
 fn clocks(this: &str, pods: &[PodInfo], findings: &mut Findings) {
     for pod in pods.iter().filter(|pod| pod.clock_ahead_s != 0 && pod.pod != this) {
         let direction = if pod.clock_ahead_s > 0 { "ahead of" } else { "behind" };
@@ -107,7 +108,7 @@ async fn partitions(api: &Api, pods: &[PodInfo], findings: &mut Findings) {
     let all = api.store.keys().partitions();
     let owned = |partition: &u16| pods.iter().any(|pod| pod.partitions.contains(partition));
     let mut free: Vec<u16> = (0..all).filter(|partition| !owned(partition)).collect();
-    // Nobody knows who owns a partition whose server does not answer.
+    // The owner of a partition is unknown while its server does not answer.
     let owners = api.store.owners(&free).await;
     let unread: Vec<u16> =
         free.iter().zip(&owners).filter(|(_, owner)| owner.is_err()).map(|(at, _)| *at).collect();

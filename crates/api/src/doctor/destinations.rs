@@ -1,4 +1,4 @@
-//! The destinations: definitions that name credentials, stuck lanes, pauses, long backlogs, many dead letters.
+//! Checks the destinations: definitions that name credentials, stuck lanes, pauses, long backlogs, many dead letters.
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
@@ -13,22 +13,22 @@ use crate::{Api, views::rfc3339};
 use domain::{Durability, shell::quoted};
 use store::{Attention, CatalogEntry, Stats, StoreError, Trouble};
 
-/// Destinations whose numbers are read.
+/// The most destinations whose numbers are read.
 const CHECKED_MAX: usize = 10_000;
-/// Destinations whose numbers are read in one round trip.
+/// The most destinations whose numbers one round trip reads.
 const AT_ONCE: usize = 500;
-/// Findings of one kind that name a destination each.
+/// The most findings of one kind that name one destination each.
 const NAMED_MAX: usize = 10;
-/// A backlog that uses this much of its limit is long, in percent.
+/// A backlog is long if it uses at least this much of its limit, in percent.
 const BACKLOG_PERCENT: u128 = 80;
-/// More pending messages are a long backlog.
+/// A backlog is long if it has more pending messages than this.
 const PENDING_MAX: u64 = 100_000;
-/// More dead letters are many.
+/// A destination with more dead letters than this is reported.
 const DEAD_LETTERS_MAX: u64 = 1_000;
 
 type Numbered = (Arc<CatalogEntry>, Stats);
 
-/// Destinations whose durability the server of their partition cannot confirm.
+/// Reports destinations whose durability the server of their partition cannot confirm.
 async fn fsynced(api: &Api, all: &[Arc<CatalogEntry>], findings: &mut Findings) {
     let mut partitions = BTreeSet::new();
     let fsynced = all.iter().filter(|entry| entry.destination.durability == Durability::Fsynced);
@@ -60,7 +60,7 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) {
     credentials(&all, findings);
     fsynced(api, &all, findings).await;
     let mut numbered: Vec<Numbered> = Vec::with_capacity(all.len());
-    // All at once: a server that does not answer costs one wait.
+    // Reads all at once: several servers that do not answer cost one wait together.
     let read = all.chunks(AT_ONCE).map(|some| api.store.backlogs_each(some));
     let read = join_all(read).await.into_iter().flatten();
     let mut unread = (0, None);
@@ -90,7 +90,7 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) {
     sizes(&numbered, findings);
 }
 
-/// Definitions that name credentials of producers. They were stored when that was allowed.
+/// Reports definitions that name credentials of producers. Earlier versions accepted them.
 fn credentials(all: &[Arc<CatalogEntry>], findings: &mut Findings) {
     let ignored = all.iter().filter_map(|entry| Some((entry, entry.destination.ignored_field()?)));
     for (entry, field) in ignored.take(NAMED_MAX) {
@@ -103,7 +103,8 @@ fn credentials(all: &[Arc<CatalogEntry>], findings: &mut Findings) {
     }
 }
 
-/// What needs attention, by the same definition as everywhere. Other checks report pauses and partitions without owner.
+/// Reports trouble, by the definition that the API and the metrics use too. Other checks report pauses and partitions
+/// without owner.
 fn attention(all: &[Numbered], findings: &mut Findings) {
     for cause in Trouble::ALL {
         let (kind, what) = match cause {
@@ -133,7 +134,7 @@ fn attention(all: &[Numbered], findings: &mut Findings) {
     }
 }
 
-/// What was found of a destination, and what to do.
+/// The trouble of a destination as a sentence, and the remedy.
 fn said(entry: &CatalogEntry, found: &Attention) -> (String, String) {
     let name = quoted(entry.destination.name.as_str());
     let messages = counted(found.count, "message");
@@ -186,7 +187,7 @@ fn are(count: u64) -> String {
     format!("{} {verb}", counted(count, "message"))
 }
 
-/// What is paused: a warning if messages wait for that.
+/// Reports pauses, as a warning if messages wait because of them.
 fn paused(all: &[Arc<CatalogEntry>], numbered: &[Numbered], findings: &mut Findings) {
     let names = |is: fn(&CatalogEntry) -> bool| -> Vec<String> {
         let paused = all.iter().filter(|entry| is(entry));
@@ -260,7 +261,7 @@ fn sizes(all: &[Numbered], findings: &mut Findings) {
     rest(&dead, (Warning, "dead_letters"), "have many dead letters", findings);
 }
 
-/// One finding for all destinations that have none of their own.
+/// One finding for all destinations that have no finding of their own.
 fn rest(
     all: &[&Numbered],
     kind: (super::Severity, &'static str),

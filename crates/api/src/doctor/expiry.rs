@@ -13,10 +13,11 @@ use tls::Peer;
 /// A token or certificate that ends within this time is reported: 14 days, in ms.
 const SOON_MS: u64 = 14 * 86_400_000;
 
-/// The most tokens, and the most hosts, whose ends are metrics: those that end first.
+/// The most tokens, and the most hosts, whose ends are metrics: the first ones to end.
 const ENDS_MAX: usize = 100;
 
-/// The ends of tokens and of the certificates of others, the first ones first, and of our own certificates, as metrics.
+/// The ends of tokens, of certificates of other hosts (the first to end come first), and of Reseq's own certificates,
+/// as metrics.
 pub(crate) fn ends(api: &Api) -> Vec<End> {
     let tokens = api.catalog.tokens();
     let mut ending: Vec<_> =
@@ -33,10 +34,11 @@ pub(crate) fn ends(api: &Api) -> Vec<End> {
     ends.chain(certificates).chain(peers).collect()
 }
 
-/// The certificates that receivers, transforms and Redis have shown to this pod, those that end first.
+/// The certificates that receivers, transforms and Redis have shown to this pod, the first to end first.
 fn peers() -> Vec<(String, Peer)> {
     let mut peers = tls::peers();
-    // A host whose certificate ended long ago is not used any more, or its failing connections say so.
+    // A certificate that ended long ago is left out: its host is not used any more, or failing connections already show
+    // it.
     peers.retain(|(_, peer)| peer.end_ms + SOON_MS > server_clock_ms());
     peers.sort_by_key(|(_, peer)| peer.end_ms);
     peers
@@ -46,7 +48,7 @@ pub(super) fn check(api: &Api, findings: &mut Findings) {
     let now_ms = server_clock_ms();
     let soon = |end: &u64| (now_ms..now_ms + SOON_MS).contains(end);
     let tokens = api.catalog.tokens();
-    // A token that has ended is of no use, and harmless.
+    // A token that has ended is harmless, so it is not reported.
     let mut ending: Vec<_> = tokens
         .iter()
         .filter_map(|one| Some((one.token.expires_ms.filter(soon)?, &one.token)))

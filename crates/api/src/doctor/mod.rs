@@ -1,4 +1,4 @@
-//! `GET /v1/doctor`: what may go wrong in this deployment, and what to do about it.
+//! `GET /v1/doctor`: problems of this deployment, and how to solve them.
 
 mod definitions;
 mod deployment;
@@ -21,9 +21,9 @@ use store::{StoreError, known_schema, server_clock_ms};
 pub(super) enum Severity {
     /// Messages wait, are refused, or may be lost.
     Error,
-    /// Something that may become one.
+    /// Something that may become an error.
     Warning,
-    /// Worth knowing.
+    /// A fact that is worth knowing.
     Info,
 }
 
@@ -31,39 +31,39 @@ pub(super) enum Severity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct Finding {
     severity: Severity,
-    /// The check that found it: one of `checks`.
+    /// The check that found the problem: one of `checks`.
     check: &'static str,
-    /// What it is about: a server, a pod, a destination; empty for the whole deployment.
+    /// The subject: a server, a pod or a destination; empty for the whole deployment.
     subject: String,
-    /// What was found, in one sentence.
+    /// The finding, in one sentence.
     summary: String,
-    /// What to do.
+    /// The remedy.
     action: String,
 }
 
-/// A check that could not be made, or only in part. It has neither passed nor failed.
+/// A check that could not run, or only in part. It has neither passed nor failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct NotChecked {
-    /// One of `checks`.
+    /// The check: one of `checks`.
     check: &'static str,
-    /// Why, in one sentence.
+    /// Why the check could not run, in one sentence.
     reason: String,
 }
 
-/// What was checked, and what was found.
+/// The checks that ran, and their findings.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Report {
-    /// The pod that answers: the clock, the rights and the damage are those that it knows.
+    /// The pod that answers. The checks of the clock, the rights and the damage show what this pod knows.
     pod: String,
-    /// Its version.
+    /// The version of this pod.
     version: &'static str,
-    /// The newest schema that it knows.
+    /// The newest schema that this pod knows.
     schema: u32,
     #[schema(format = DateTime)]
     checked_at: String,
     /// The names of all checks. A check has passed if it has no finding and is not in `not_checked`.
     checks: Vec<&'static str>,
-    /// The worst first.
+    /// The findings, the worst first.
     findings: Vec<Finding>,
     not_checked: Vec<NotChecked>,
 }
@@ -114,7 +114,7 @@ impl Findings {
         self.found.push(Finding { severity, check, subject, summary, action });
     }
 
-    /// These checks could not be made.
+    /// Notes that these checks could not run.
     fn cannot_check(&mut self, checks: &[&'static str], reason: &str) {
         for check in checks {
             debug_assert!(CHECKS.contains(check), "{check} is not in CHECKS");
@@ -144,13 +144,13 @@ pub(super) async fn doctor(
     sentinels::check(&api, &mut findings).await;
     expiry::check(&api, &mut findings);
     match api.store.ping().await {
-        // With a full disk, a server refuses even PING, but it answers what is asked.
+        // With a full disk, a server refuses even PING, but still answers reads.
         Ok(()) | Err(StoreError::RefusesWrites(_)) => {
             deployment::check(&api, &mut findings).await;
             definitions::check(&api, &mut findings).await;
             destinations::check(&api, &mut findings).await;
         }
-        // Without Redis, nothing else can be said.
+        // Without Redis, no other check can run.
         Err(error) => {
             let made = ["redis_reachable", "redis_sentinels", "expiry"];
             let of_servers = [&made, servers::CHECKS].concat();
@@ -170,7 +170,7 @@ pub(super) async fn doctor(
     }))
 }
 
-/// The first names, and how many more there are.
+/// The first of these names, and how many more there are.
 fn named(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
@@ -180,7 +180,7 @@ fn named(names: &[String]) -> String {
     }
 }
 
-/// One finding for the destinations that have none of their own.
+/// One finding for the destinations that have no finding of their own.
 fn others_too(
     names: Vec<String>,
     kind: (Severity, &'static str),

@@ -1,4 +1,4 @@
-//! The sentinels: whether they answer, agree, and could choose another primary.
+//! Checks the sentinels: whether they answer, agree, and could choose another primary.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The Redis servers: settings, memory, replicas, clocks.
+//! Checks the Redis servers: settings, memory, replicas, clocks.
 
 use super::{
     Findings,
@@ -8,16 +8,16 @@ use super::{
 use crate::Api;
 use store::{Memory, Replica, ServerState, StoreError};
 
-/// A clock that differs by more is wrong, in ms.
+/// A clock is wrong if it differs by more than this, in ms.
 const CLOCK_MS_MAX: u64 = 1_000;
-/// A replica that has not reported for longer is behind, in seconds.
+/// A replica is behind if its last report is older than this, in seconds.
 const LAG_SECONDS_MAX: u64 = 10;
-/// A replica that lacks more of the primary's writes is behind, in bytes.
+/// A replica is behind if it lacks more of the primary's writes than this, in bytes.
 const BEHIND_BYTES_MAX: u64 = 64 << 20;
-/// Memory or connections in use from which on there is little left, in percent.
+/// A server is nearly full if it uses at least this much of its memory or connections, in percent.
 const FULL_PERCENT: u64 = 80;
 
-/// The checks of each server that answers.
+/// The checks of each server.
 pub(super) const CHECKS: &[&str] = &[
     "redis_writes",
     "redis_persistence",
@@ -57,7 +57,7 @@ pub(super) async fn check(api: &Api, findings: &mut Findings) {
     }
 }
 
-/// The destinations that wait for this server.
+/// The destinations whose messages wait for this server.
 fn takes_along(api: &Api, name: &str) -> String {
     let all = api.catalog.all();
     let held = api.store.held_by(&all).into_iter().find(|(server, _)| server == name);

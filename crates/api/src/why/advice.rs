@@ -1,4 +1,4 @@
-//! The sentences about what blocks a lane, and the commands that help.
+//! The sentences that explain what blocks a lane, and the commands that help.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use store::{CatalogEntry, Cause, LaneHead, StoreError, WrongType};
 
 /// The sentence for a lane without messages.
 pub(super) const NOTHING: &str = "No message is pending.";
-/// The most sources in a sentence.
+/// The most sources that a sentence names.
 const SOURCES_SHOWN: usize = 3;
 
 /// The sentence when Redis answers, but refuses all writes.
@@ -23,7 +23,7 @@ pub(super) fn halted(wrong: &WrongType) -> String {
     format!("Nothing of the destination can leave: {wrong}.")
 }
 
-/// The commands that find and repair what is damaged.
+/// The commands that find and repair damaged data.
 pub(super) fn repairs(entry: &CatalogEntry) -> Vec<Action> {
     let name = &entry.destination.name;
     [("to see what is damaged", " --dry-run"), ("to repair it", "")]
@@ -31,7 +31,7 @@ pub(super) fn repairs(entry: &CatalogEntry) -> Vec<Action> {
         .into()
 }
 
-/// How far the messages of the first sources have come; `None` if the destination has no source.
+/// The sentence with the marks of the first sources; `None` if the destination has no source.
 pub(super) fn sources(entry: &CatalogEntry, marks: &BTreeMap<String, String>) -> Option<String> {
     let count = marks.len();
     let first = marks.iter().take(SOURCES_SHOWN);
@@ -52,13 +52,13 @@ pub(super) fn sources(entry: &CatalogEntry, marks: &BTreeMap<String, String>) ->
     })
 }
 
-/// What to do if nothing is pending that a source should have sent.
+/// Advice if no message is pending although a source should have sent one.
 pub(super) fn not_arrived(entry: &CatalogEntry) -> Vec<Action> {
     let when = "if a message after the mark of its source is missing, its source has not sent it";
     vec![Action { when, command: format!("reseq sources list {}", entry.destination.name) }]
 }
 
-/// The cause and the sentence when Redis does not answer what is asked.
+/// The cause and the sentence when Redis does not answer.
 pub(super) fn no_answer(error: &StoreError) -> (Cause, String) {
     if let StoreError::RefusesWrites(sentence) = error {
         return (Cause::RedisRefusesWrites, refused(sentence));
@@ -182,7 +182,7 @@ pub(super) fn explanation(
     }
 }
 
-/// What an operator can do, the most likely first.
+/// The actions of an operator, the most likely first.
 pub(super) fn actions(
     cause: Cause,
     entry: &CatalogEntry,
@@ -263,12 +263,12 @@ fn stage_of(error: Option<&AttemptError>) -> &'static str {
     }
 }
 
-/// `, the last error was …`, if there was one. Foreign text is cut and escaped.
+/// The text `, the last error was …`, if there was an error. Text from outside is cut and escaped.
 fn last(error: Option<&AttemptError>) -> String {
     let Some(error) = error else { return String::new() };
     let status = error.status.map(|status| format!("status {status}: ")).unwrap_or_default();
     let detail = excerpt(error.detail.lines().next().unwrap_or_default().as_bytes());
-    // Many details begin with the status themselves.
+    // Many details already begin with the status.
     let status = if detail.starts_with("status ") { String::new() } else { status };
     format!("; the last error was: {status}{detail}")
 }

@@ -1,4 +1,4 @@
-//! How fast a destination drains, and what is usual for it: what only two looks, or its log, can tell.
+//! How fast a destination drains, and how long deliveries usually take. Needs two reads, or the log of the destination.
 
 use std::{fmt, time::Duration};
 
@@ -9,12 +9,12 @@ use crate::{Api, console::measure};
 use domain::{Stage, State};
 use store::{CatalogEntry, LaneHead, Stats, StoreError};
 
-/// Between two looks at a lane that may move.
+/// The pause between two reads of a lane that may move.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
-/// Log entries that tell how long a delivery usually takes.
+/// How many log entries are read to find the usual time of a delivery.
 const LAST_MAX: usize = 20;
 
-/// Messages leave.
+/// The speed at which messages leave.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Drain {
     pending: u64,
@@ -32,7 +32,7 @@ pub(super) fn shown(ms: u64) -> String {
 }
 
 impl Drain {
-    /// `None` if nothing has left between these numbers.
+    /// The speed between two reads; `None` if no message has left between them.
     fn between(before: &Stats, after: &Stats, time: Duration) -> Option<Drain> {
         let left = |stats: &Stats| stats.last_sequence.saturating_sub(stats.pending);
         let gone = left(after).saturating_sub(left(before));
@@ -54,8 +54,9 @@ impl fmt::Display for Drain {
     }
 }
 
-/// The lane, as [`store::Store::why`]. Looks again if its head may leave at any moment: a head that has left blocks
-/// nothing. Then also how fast messages leave; no lane and no speed if nothing is pending.
+/// The lane, as [`store::Store::why`] reads it. Reads it again if its head may leave at any moment: a head that has
+/// left blocks nothing. Then also returns how fast messages leave. If nothing is pending, returns neither lane nor
+/// speed.
 pub(super) async fn look_twice(
     api: &Api,
     entry: &CatalogEntry,
@@ -105,7 +106,8 @@ pub(super) async fn summary(
     vec![format!("{count} {messages} for {what}: {error}, since {since}.")]
 }
 
-/// How long the head has been in delivery, and how long others took; empty if that is not known.
+/// The sentence with the time that the delivery of the head has taken so far, and the usual time; empty if it is not
+/// known.
 pub(super) async fn compared(
     api: &Api,
     entry: &CatalogEntry,

@@ -1,5 +1,5 @@
-//! Which destinations may have messages for workers: what wake-ups said, and once a second what Redis says. So a request
-//! for a thousand destinations does not ask Redis about each.
+//! The destinations that may have messages for workers: wake-ups name them, and one query to Redis per second. So a
+//! request for a thousand destinations does not ask Redis about each of them.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -10,32 +10,32 @@ use crate::Api;
 use domain::DestinationName;
 use store::{CatalogEntry, Claimers, StoreError, Wake, WakeKind, already_here};
 
-/// The time between two queries. A lost wake-up delays a message for that long.
+/// The time between two queries. If a wake-up is lost, the next query finds its destination.
 const ASK_EVERY: Duration = Duration::from_secs(1);
-/// The most destinations of one partition that a query returns: those unserved for longest. Later queries find the
-/// others.
+/// The most destinations of one partition that a query returns: the destinations that workers have not served for
+/// longest. Later queries return the others.
 const NAMES_MAX: usize = 1000;
 
 /// The destinations that may have messages for workers.
 #[derive(Default)]
 pub(super) struct ActiveDestinations {
     known: Mutex<Known>,
-    /// When Redis was last asked. One request asks for all.
+    /// When Redis was last asked. One query serves all requests.
     asked: tokio::sync::Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
 struct Known {
     names: HashSet<DestinationName>,
-    /// Those of them that became known since the last query began.
+    /// The names added since the last query began.
     new: HashSet<DestinationName>,
-    /// Partitions with more of them than a query returns: each of their destinations may be one.
+    /// Partitions with more active destinations than a query returns: each of their destinations may be active.
     cut: HashSet<u16>,
     /// Wake-ups since the last request; `None` before the first one.
     wakes: Option<broadcast::Receiver<Wake>>,
-    /// Some wake-ups were missed.
+    /// True if wake-ups were missed.
     has_gap: bool,
-    /// Redis has answered once.
+    /// True once Redis has answered a query.
     is_ready: bool,
 }
 
@@ -59,7 +59,7 @@ impl Known {
 }
 
 impl ActiveDestinations {
-    /// Those of these destinations that may have waiting messages.
+    /// Returns the given destinations that may have waiting messages.
     pub(super) async fn among(
         &self,
         api: &Api,
@@ -74,8 +74,8 @@ impl ActiveDestinations {
         Ok(all.into_iter().filter(is_known).collect())
     }
 
-    /// Asks Redis, if it is time or wake-ups were missed. Meanwhile, other requests use what is known: a server that does
-    /// not answer must not keep them from messages of others.
+    /// Asks Redis, if a second has passed or wake-ups were missed. Meanwhile, other requests use the known names: a
+    /// server that does not answer must not keep them from messages on other servers.
     async fn refresh(&self, api: &Api) -> Result<(), StoreError> {
         let is_ready = self.known.lock().is_ready;
         let mut asked = match self.asked.try_lock() {
@@ -86,7 +86,7 @@ impl ActiveDestinations {
         {
             let mut known = self.known.lock();
             if known.wakes.is_none() {
-                // Listen first and ask then, so that nothing is missed in between.
+                // Listens before it asks, so that it misses no wake-up in between.
                 known.wakes = Some(api.wakes.listen(WakeKind::Waiting));
                 known.has_gap = true;
             }
@@ -112,16 +112,17 @@ impl ActiveDestinations {
         Ok(())
     }
 
-    /// A claim from this destination begins. It is not active unless the claim leaves messages, or a wake-up says so.
+    /// Notes that a claim from this destination begins. The destination is active again only if the claim leaves
+    /// messages, or a later wake-up names it.
     pub(super) fn claiming(&self, name: &DestinationName) {
         let mut known = self.known.lock();
-        // Wake-ups from before belong to this claim.
+        // This claim serves the wake-ups received so far.
         known.hear();
         known.names.remove(name);
         known.new.remove(name);
     }
 
-    /// A claim may have left messages.
+    /// Notes that a claim may have left messages.
     pub(super) fn may_have_more(&self, name: DestinationName) {
         self.known.lock().insert(name);
     }

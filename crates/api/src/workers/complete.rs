@@ -1,4 +1,4 @@
-//! `POST /v1/leases/complete`: workers return their results.
+//! `POST /v1/leases/complete`: workers return the outputs of their messages.
 
 use axum::{Json, body::Bytes, extract::State};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -19,7 +19,7 @@ use store::{CatalogEntry, Completion, Status, StoreError, chunks_by_size, server
 /// The longest content type, in bytes.
 const CONTENT_TYPE_BYTES_MAX: usize = 256;
 
-/// The output of one message: `body`, or `body_base64`, or `drop`.
+/// The output of one message. Give `body`, `body_base64` or `drop`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CompleteItem {
@@ -32,10 +32,10 @@ pub(crate) struct CompleteItem {
     body_base64: Option<String>,
     /// The content type of `body_base64`.
     content_type: Option<String>,
-    /// True: the message is not delivered.
+    /// True: Reseq does not deliver the message.
     #[serde(default)]
     drop: bool,
-    /// What these fields mean.
+    /// The output, read from the other fields.
     #[serde(skip)]
     output: Option<Body>,
 }
@@ -61,7 +61,7 @@ pub(crate) async fn complete(
     Batch { items, mut results, groups }: Batch<CompleteItem>,
 ) -> Result<Json<Results>, Problem> {
     for of_one in groups {
-        // Read the rest of the record: only the holder of the lease can change it.
+        // Reads the rest of the record. Only the holder of the lease can change it.
         let Some(held) = messages_of(&api, &of_one).await? else {
             results.damaged(&of_one.at);
             continue;
@@ -82,7 +82,7 @@ pub(crate) async fn complete(
         };
         for some in chunks_by_size(&completions, ITEMS_MAX, CALL_BYTES_MAX, size) {
             match unless_damaged(api.store.complete(&entry, some).await)? {
-                // Those that were completed are settled when the worker sends all again.
+                // The completed messages are reported as settled when the worker sends all items again.
                 Some(statuses) if statuses.contains(&Status::Full) => {
                     return Err(StoreError::OutOfMemory.into());
                 }
@@ -116,7 +116,7 @@ fn completion(
     Completion { token, output, is_unchanged: false }
 }
 
-/// The output of a worker; `None` if it drops the message.
+/// The output of a worker; `None` if the worker drops the message.
 fn output_of(item: &CompleteItem, at: usize, bytes_max: usize) -> Result<Option<Body>, Problem> {
     let invalid = |what: &str| Problem::invalid_field(format!("items[{at}]: {what}"));
     let body = match (&item.body, &item.body_base64, item.drop) {

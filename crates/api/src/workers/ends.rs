@@ -1,4 +1,4 @@
-//! Ends attempts that have no output: they failed, took too long, or their workers ask for the messages later.
+//! Ends attempts that have no output: they failed, took too long, or the worker asks to get the message later.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use store::{CatalogEntry, FAIL_MAX, Failed, chunks_by_size};
 /// How an attempt without an output ended.
 #[derive(Clone, Copy)]
 pub(super) enum End<'a> {
-    /// It failed.
+    /// The attempt failed.
     Failed { kind: ErrorKind, error: &'a str, is_final: bool, retry_ms: Option<u64> },
-    /// Its worker asks for the message later.
+    /// The worker asks to get the message later.
     Later { delay_ms: u64 },
 }
 
-/// Ends attempts that lasted too long.
+/// Ends attempts that last too long.
 pub(super) async fn end_overdue(
     api: &Api,
     overdue: Group,
@@ -42,7 +42,7 @@ pub(super) async fn end_overdue(
     Ok(())
 }
 
-/// Ends the attempts of a group, each in its way, and sets their results.
+/// Ends the attempts of a group, each as its entry in `ends` says, and sets the results of the items.
 pub(super) async fn end_attempts(
     api: &Api,
     group: Group,

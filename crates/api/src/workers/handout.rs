@@ -1,5 +1,5 @@
-//! Requeues claimed messages at once when the answer to their worker is known to be lost. Counts
-//! neither an attempt nor a stall.
+//! Requeues claimed messages at once when the answer to their worker is known to be lost. The attempt is not counted,
+//! and neither is a stall.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ impl Handed {
         }
     }
 
-    /// The action for a lost answer. It never runs if the answer arrives.
+    /// The function that the server calls if the answer is lost.
     pub(super) fn when_lost(mut self) -> Lost {
         let (api, leases) = (self.api.clone(), mem::take(&mut self.leases));
         Box::new(move || drop(Handed { api, leases }))
@@ -42,7 +42,7 @@ impl Handed {
 impl Drop for Handed {
     fn drop(&mut self) {
         for (entry, tokens) in mem::take(&mut self.leases) {
-            // On the task tracker, so that the process waits for it before it ends.
+            // Runs on the task tracker: the process waits for this task before it ends.
             self.api.tasks.spawn(give_back(self.api.clone(), entry, tokens));
         }
     }
@@ -68,7 +68,7 @@ async fn give_back(api: Api, entry: Arc<CatalogEntry>, tokens: Vec<LeaseToken>) 
     }
 }
 
-/// Repeats a claim that had no answer, to requeue the messages it got.
+/// Repeats a claim that had no answer, to requeue its messages.
 pub(super) fn requeue_unanswered(
     api: &Api,
     entry: Arc<CatalogEntry>,
@@ -79,13 +79,13 @@ pub(super) fn requeue_unanswered(
     let task = api.clone();
     api.tasks.spawn(async move {
         let api = task;
-        // The same call: if it was carried out, it returns the same messages.
+        // If Redis has run the first call, the same call returns the same messages.
         let claim =
             || api.store.claim_for(worker.as_ref(), true, &call_sequence, &entry, 1..=1, lease);
         let claimed = retry_until(Some(Instant::now() + REQUEUE_WITHIN), claim).await;
         api.workers.put_back(&entry.destination.name, call_sequence);
         if let Ok(claimed) = claimed {
-            // Dropped at once, which requeues them.
+            // Dropped at once, which requeues the messages.
             Handed::new(api).add(entry, &claimed);
         }
     });

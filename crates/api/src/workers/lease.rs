@@ -39,23 +39,23 @@ use http_server::{
 use store::{CatalogEntry, Claimed, Claimers, LeaseTerms, StoreError, Wake, WakeKind, woken};
 use telemetry::SpanOf;
 
-/// The most claims from one destination that find only messages to pass.
+/// The most claims from one destination in a row that return no message because they only skipped some.
 const LOOKS_MAX: usize = 20;
-/// The highest `min`: one answer contains that many bodies.
+/// The highest `min`: one answer may have to contain this many bodies.
 const MIN_MAX: usize = 64;
 
-/// What to claim.
+/// Which messages to claim.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct LeaseRequest {
-    /// Destinations whose transform is `worker`.
+    /// The destinations to claim from. Their transform is `worker`.
     #[schema(min_items = 1, max_items = 1000)]
     destinations: Vec<DestinationName>,
-    /// At most this many messages.
+    /// The most messages to claim.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 1000, default = 1)]
     max: usize,
-    /// At least this many, or none. Above 1 only with one destination.
+    /// The fewest messages to claim: if fewer wait, the answer has none. Above 1 only with one destination.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 64, default = 1)]
     min: usize,
@@ -63,14 +63,14 @@ struct LeaseRequest {
     #[serde(default)]
     #[schema(maximum = 60_000)]
     wait_ms: u64,
-    /// Who claims, for those who look at a message that is being processed: `1234@host-7`, for example.
+    /// The name of the worker, for example `1234@host-7`. The API shows it with the messages that the worker processes.
     #[serde(default)]
     worker: Option<WorkerName>,
-    /// False while the process holds a suspect (`suspect`): it gets no other one.
+    /// False while the process of the worker holds a suspect message: it gets no other suspect.
     #[serde(default = "yes")]
     #[schema(default = true)]
     suspects: bool,
-    /// How long the lease lasts.
+    /// How long the leases last.
     #[serde(default = "half_a_minute")]
     #[schema(minimum = 100, maximum = 86_400_000, default = 30_000)]
     lease_ms: u64,
@@ -84,7 +84,7 @@ fn yes() -> bool {
 #[derive(Default, Serialize, ToSchema)]
 pub(crate) struct Leases {
     leases: Vec<Lease>,
-    /// Destinations that allow no claim because their data in Redis is damaged.
+    /// The destinations from which nothing can be claimed, because their data in Redis is damaged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     damaged: Vec<DestinationName>,
 }
@@ -92,7 +92,7 @@ pub(crate) struct Leases {
 /// A message under a worker's lease.
 #[derive(Serialize, ToSchema)]
 struct Lease {
-    /// Names the lease in later calls.
+    /// The token that names the lease in later calls.
     token: String,
     destination: DestinationName,
     sequence: u64,
@@ -100,10 +100,10 @@ struct Lease {
     id: String,
     key: Option<String>,
     attempt: u32,
-    /// True if it may have crashed its last workers: process no other suspect in the same process.
+    /// True if the message may have crashed its last workers. Process no other suspect in the same process.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     suspect: bool,
-    /// The checkpoint of the last attempt.
+    /// The checkpoint of the last attempt, as JSON.
     #[schema(value_type = Option<serde_json::Value>)]
     checkpoint: Option<Box<RawValue>>,
     /// The checkpoint in base64, if some JSON parsers would refuse it.
@@ -152,7 +152,7 @@ pub(crate) async fn lease(
     let _share = if request.wait_ms > 0 { waits.take(&caller, WAITS)? } else { None };
     let mut named = HashSet::new();
     request.destinations.retain(|name| named.insert(name.clone()));
-    // A request that waits for several messages must not block those that take any number.
+    // A request that waits for at least two messages must not block requests that take any number.
     let stands_in_line = request.wait_ms > 0 && request.min == 1;
     let place = stands_in_line.then(|| {
         let lease = Duration::from_millis(request.lease_ms);
@@ -162,11 +162,11 @@ pub(crate) async fn lease(
     });
     let request = Arc::new(request);
     let client = client.map(|Extension(client)| client);
-    // Listen first and poll then, so that nothing is missed in between.
+    // Listens before it polls, so that it misses no wake-up in between.
     let mut wakes = api.wakes.listen(WakeKind::Waiting);
     let deadline = Instant::now() + Duration::from_millis(request.wait_ms);
     loop {
-        // In its own task: if this request ends meanwhile, its messages are requeued.
+        // Runs in its own task: if this request ends meanwhile, the task requeues the messages.
         let is_last = Instant::now() >= deadline;
         let claiming = claim(api.clone(), request.clone(), place.clone(), is_last);
         let Ok(claimed) = api.tasks.spawn(claiming).await else { return Err(draining()) };
@@ -183,7 +183,7 @@ pub(crate) async fn lease(
             () = work_for(&named, &mut wakes) => {}
             () = turn(place.as_deref()) => {}
             () = given(waiter) => {}
-            // The client may be gone: claim nothing for it.
+            // The client may be gone, so this claims nothing for it.
             () = left(client.as_ref()) => {
                 return handing_out(&leases, client, handed.when_lost());
             }
@@ -200,15 +200,15 @@ pub(crate) async fn lease(
 }
 
 impl LeaseRequest {
-    /// How often to poll without a wake-up. Wake-ups announce the first waiting message, not the
-    /// one that completes `min`.
+    /// How often to poll without a wake-up. A wake-up announces the first waiting message, not the message that
+    /// completes `min`.
     fn poll(&self) -> Duration {
         Duration::from_millis(if self.min > 1 { 500 } else { 1000 })
     }
 
     fn check(&self) -> Result<(), Problem> {
         check_range("max", self.max as u64, 1..=ITEMS_MAX as u64)?;
-        // This many are claimed regardless of the length of their bodies.
+        // A claim returns this many messages regardless of the length of their bodies.
         check_range("min", self.min as u64, 1..=self.max.min(MIN_MAX) as u64)?;
         check_range("wait_ms", self.wait_ms, 0..=WAIT_MS_MAX)?;
         check_range("lease_ms", self.lease_ms, LEASE_MS)?;
@@ -225,12 +225,12 @@ impl LeaseRequest {
     }
 }
 
-/// Resolves when one of these may have waiting messages.
+/// Resolves when one of these destinations may have waiting messages.
 async fn work_for(names: &HashSet<DestinationName>, wakes: &mut broadcast::Receiver<Wake>) {
     woken(wakes, |wake| matches!(wake, Wake::Waiting(name) if names.contains(name))).await;
 }
 
-/// Resolves when this request was given messages as they arrived.
+/// Resolves when this request has received arriving messages.
 async fn given(waiter: Option<&Waiter>) {
     match waiter {
         Some(waiter) => waiter.given().await,
@@ -246,8 +246,8 @@ async fn turn(place: Option<&WaiterTicket>) {
     }
 }
 
-/// Claims from the destinations in whose queue this request is first: those that were served least first, and
-/// from each its share by weight. `is_last`: the request does not wait for a wake-up after it.
+/// Claims from the destinations whose queue of waiting requests this one heads. The least served destination comes
+/// first; each gives its share by weight. `is_last`: the request does not wait for a wake-up after this claim.
 async fn claim(
     api: Api,
     request: Arc<LeaseRequest>,
@@ -275,10 +275,10 @@ async fn claim(
             all.push(entry);
         }
     }
-    // Claiming from each would cost a call each, though most are empty.
+    // A claim from each would cost one call each, although most destinations are empty.
     if all.len() > 1 {
         let told = api.workers.active.among(&api, all.clone()).await?;
-        // A wake-up may be on its way. A request that waits gets it.
+        // A wake-up may be on its way. A request that waits receives it.
         let is_any = !told.is_empty() || !is_last;
         all = if is_any { told } else { api.store.active_among(all).await? };
     } else if request.min > 1 {
@@ -308,13 +308,13 @@ async fn claim(
                 handed.add(entry, &claimed);
                 claimed
             }
-            // Continue with the others. Next time, too, others come first.
+            // Continues with the other destinations. Next time, too, others come before this one.
             Err(problem) if problem.is_damage() && !is_alone => {
                 api.workers.served.note(&name, weight, 1);
                 told.damaged.push(name);
                 continue;
             }
-            // Return what is claimed already; otherwise it would wait until its leases expire.
+            // Returns the messages claimed so far. Otherwise they would be stuck until their leases expire.
             Err(_) if !told.leases.is_empty() => break,
             Err(problem) => return Err(problem),
         };
@@ -354,7 +354,7 @@ async fn claim_from(
         let count = count.clone();
         let claim = api.store.claim_for(worker, suspects, &call_sequence, &entry, count, lease);
         match claim.await {
-            // Behind those that this call passed, there may be others.
+            // This call only skipped messages. Behind them, there may be messages to claim.
             Ok(claimed)
                 if claimed.messages.is_empty() && claimed.may_have_more && looks < LOOKS_MAX => {}
             Err(StoreError::StaleDefinition) if looks == 1 => {
@@ -367,7 +367,7 @@ async fn claim_from(
         }
     };
     match claimed {
-        // Redis may have leased messages, although there was no answer.
+        // Redis may have leased messages although no answer came.
         Err(error @ StoreError::Unconfirmed(_)) => {
             handout::requeue_unanswered(api, entry, call_sequence, worker.cloned(), lease);
             Err(error.into())
@@ -381,7 +381,7 @@ async fn claim_from(
     }
 }
 
-/// The worker continues the trace of the message, as a transform would.
+/// Lets the worker continue the trace of the message, as a built-in transform does.
 fn trace(token: &LeaseToken, message: &mut Stamped) {
     let attempt = message.attempts.number();
     let Some(span) = telemetry::span_of(&message.message, SpanOf::Transform, attempt) else {
@@ -400,7 +400,7 @@ fn shown(token: LeaseToken, mut message: Stamped, deadline: &str, json_depth_max
     let attempt = message.attempts.number();
     let suspect = message.attempts.must_be_alone();
     let last_error = message.attempts.errors.into_iter().next();
-    // Several messages share the answer: one must not make the others unreadable for the worker.
+    // The answer holds several messages: one of them must not make the others unreadable for the worker.
     let json = json_body(&body.content_type, &body.bytes, json_depth_max);
     let noted = message.attempts.checkpoint;
     let checkpoint = noted.as_deref().and_then(|json| embeddable(json, json_depth_max));

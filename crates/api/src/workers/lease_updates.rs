@@ -24,13 +24,13 @@ use store::{Extension as LeaseExtension, Status, chunks_by_size, server_clock_ms
 #[serde(deny_unknown_fields)]
 pub(crate) struct FailItem {
     token: String,
-    /// What went wrong; the first 2 kB are kept.
+    /// The error; the first 2 kB are kept.
     #[serde(default)]
     error: String,
     /// True: no further attempt can succeed.
     #[serde(default, rename = "final")]
     is_final: bool,
-    /// How long to wait before the next attempt; the backoff of the definition if absent.
+    /// How long the message waits before the next attempt; if absent, the backoff of the definition.
     #[schema(maximum = 86_400_000)]
     retry_ms: Option<u64>,
 }
@@ -57,11 +57,11 @@ impl FailItem {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExtendItem {
     token: String,
-    /// How long the lease lasts from now.
+    /// How long the lease lasts, from now.
     #[serde(default = "half_a_minute")]
     #[schema(minimum = 100, maximum = 86_400_000, default = 30_000)]
     lease_ms: u64,
-    /// The checkpoint for the next attempt; if omitted, the earlier one stays.
+    /// The checkpoint for the next attempt. If absent, the earlier checkpoint stays.
     #[serde(default, deserialize_with = "even_null")]
     #[schema(value_type = Option<serde_json::Value>)]
     checkpoint: Option<Box<RawValue>>,
@@ -78,7 +78,7 @@ impl Item for ExtendItem {
         let length = json.len();
         let problem = if length > CHECKPOINT_BYTES_MAX {
             format!("is {length} bytes of JSON, more than {CHECKPOINT_BYTES_MAX}")
-        // The next attempt gets the checkpoint in an answer that contains other messages too.
+        // The next attempt gets the checkpoint in an answer that also holds other messages.
         } else if embeddable(json, api.json_depth_max).is_none() {
             let levels = api.json_depth_max.saturating_sub(AROUND);
             format!(
@@ -97,7 +97,8 @@ impl Item for ExtendItem {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RequeueItem {
     token: String,
-    /// How long to wait until somebody gets the message again; 0: not at all. A message may wait like this 1,000 times.
+    /// How long the message waits before a worker can get it again; 0: it does not wait. One message can wait in this
+    /// way 1,000 times.
     #[serde(default)]
     #[schema(maximum = 86_400_000)]
     delay_ms: u64,
@@ -139,7 +140,7 @@ pub(crate) async fn extend(
     Batch { items, mut results, groups }: Batch<ExtendItem>,
 ) -> Result<Json<Results>, Problem> {
     for Group { entry, at, tokens } in groups {
-        // One call per lease duration; usually there is only one.
+        // Makes one call for each lease duration; usually there is only one.
         let mut by_length: BTreeMap<u64, (Vec<usize>, Vec<LeaseExtension>)> = BTreeMap::new();
         for (index, token) in at.into_iter().zip(tokens) {
             let item = &items[index];
@@ -148,8 +149,8 @@ pub(crate) async fn extend(
             let checkpoint = item.checkpoint.as_ref().map(|json| json.get().to_owned());
             extensions.push(LeaseExtension { token, checkpoint });
         }
-        // With a checkpoint, a call reads and writes all that is stored about attempts, which may be long even if this
-        // checkpoint is short. A call also reads it of an attempt that may last too long.
+        // With a checkpoint, a call reads and writes the whole stored attempts of a message. They may be long even if
+        // this checkpoint is short. A call also reads them if the attempt may have lasted too long.
         let attempt_ms_max = entry.destination.transform.attempt_ms_max;
         let since = server_clock_ms().saturating_sub(attempt_ms_max);
         let size = |one: &LeaseExtension| {

@@ -41,15 +41,15 @@ use http_server::{
 use store::{CallSequence, CatalogEntry, Failed, Status, StoreError, server_clock};
 use telemetry::{Noted, SpanOf};
 
-/// The most messages of one lease call, and items of the others.
+/// The most messages of one lease call, and the most items of the other calls.
 pub(super) const ITEMS_MAX: usize = 1000;
-/// The most bytes of attempts (errors, checkpoints) that one call to Redis reads and writes.
+/// The most bytes of errors and checkpoints that one call to Redis reads and writes.
 const ATTEMPTS_BYTES_MAX: usize = 1 << 20;
 /// The most bytes of outputs and attempts that one call to Redis writes.
 const CALL_BYTES_MAX: usize = 4 << 20;
 /// The longest a lease call may wait, in milliseconds.
 pub(super) const WAIT_MS_MAX: u64 = 60_000;
-/// Calls that wait may hold only a share of these.
+/// The resource that calls use while they wait. Each token has a share of it.
 pub(super) const WAITS: &str = "connections with calls that wait for messages";
 /// Bounds of a lease, in milliseconds.
 const LEASE_MS: std::ops::RangeInclusive<u64> = 100..=24 * 3_600_000;
@@ -59,8 +59,8 @@ const RETRY_MS_MAX: u64 = 24 * 3_600_000;
 /// The most destinations whose idle call sequences are kept.
 const IDLE_DESTINATIONS_MAX: usize = 1024;
 
-/// State shared by the requests of workers: idle call sequences (each call in flight has its own), queues of
-/// waiting requests, when each destination was last served, and which may have messages.
+/// State shared by the requests of workers: idle call sequences (each call in flight has its own), queues of waiting
+/// requests, how much each destination was served, and which destinations may have messages.
 #[derive(Default)]
 pub struct WorkerRequests {
     idle: Mutex<HashMap<DestinationName, Vec<CallSequence>>>,
@@ -77,11 +77,11 @@ impl WorkerRequests {
     }
 
     pub(super) fn put_back(&self, name: &DestinationName, call_sequence: CallSequence) {
-        // If the last call had no answer, it is not repeated: the next one gets a new number.
+        // If the last call had no answer, it is not repeated. The next call gets a new number.
         call_sequence.give_up();
         let mut idle = self.idle.lock();
         if idle.len() >= IDLE_DESTINATIONS_MAX && !idle.contains_key(name) {
-            // Any entry: a call sequence can always be created again.
+            // Removes any entry, because a call sequence can always be created again.
             let other = idle.keys().next().cloned();
             other.map(|other| idle.remove(&other));
         }
@@ -106,7 +106,7 @@ fn note_span(token: &LeaseToken, message: &Stamped, outcome: &'static str, error
     );
 }
 
-/// Counts what workers returned for a destination.
+/// Counts the results that workers returned for a destination.
 fn count_results(name: &DestinationName, outcome: &'static str, statuses: &[Status]) {
     let is_stale = |status: &&Status| matches!(status, Status::StaleLease | Status::Settled);
     let stale = statuses.iter().filter(is_stale).count();
@@ -133,7 +133,7 @@ pub(super) fn one() -> usize {
     1
 }
 
-/// What to do with claimed messages.
+/// A list of claimed messages, each with the action on it.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LeaseItems)]
@@ -142,12 +142,12 @@ pub(super) struct Items<T> {
     items: Vec<T>,
 }
 
-/// What to do with one claimed message.
+/// The action on one claimed message.
 pub(crate) trait Item: DeserializeOwned + Send {
-    /// The token of its lease.
+    /// The token of the lease.
     fn token(&self) -> &str;
 
-    /// Refuses an item that can never be carried out. `at`: its place in the request.
+    /// Refuses an item with an action that can never be carried out. `at`: the index in the request.
     fn check(&mut self, _at: usize, _api: &Api) -> Result<(), Problem> {
         Ok(())
     }
@@ -168,10 +168,10 @@ struct ItemResult {
     /// When the extended lease expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
-    /// What happens to the message if its attempts are used up.
+    /// What happens to the message if this attempt was its last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     exhausted: Option<&'static str>,
-    /// With `attempt_timeout`: what happened, and what to do.
+    /// With `attempt_timeout`: the cause and the remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
 }
@@ -190,7 +190,7 @@ impl Results {
         self.results[index].expires_at = Some(at);
     }
 
-    /// Reports, for items whose attempts were ended for their time, that this has happened.
+    /// Reports that the attempts of these items ended because they lasted too long.
     fn timed_out(&mut self, at: &[usize], detail: &str) {
         for &index in at {
             let result = &mut self.results[index];
@@ -206,7 +206,7 @@ impl Results {
         at.iter().for_each(|&index| self.set(index, Status::Damaged));
     }
 
-    /// Reports what became of messages whose attempts are used up.
+    /// Reports what happens to messages whose attempts are used up.
     fn exhausted(&mut self, at: &[usize], ended: &[Failed]) {
         for (&index, one) in at.iter().zip(ended) {
             let result = &mut self.results[index];
@@ -218,7 +218,7 @@ impl Results {
     }
 }
 
-/// The items of one destination: index in the request, and lease.
+/// The items of one destination: their indexes in the request, and their leases.
 pub(super) struct Group {
     pub(super) entry: Arc<CatalogEntry>,
     pub(super) at: Vec<usize>,
@@ -231,7 +231,7 @@ impl Group {
         self.tokens.push(token);
     }
 
-    /// The items for which `is_first` is true by their index, and the others.
+    /// Splits the group: the items whose index satisfies `is_first`, and the others.
     fn split(self, is_first: impl Fn(usize) -> bool) -> (Group, Group) {
         let Group { entry, at, tokens } = self;
         let mut first = Group { entry: entry.clone(), at: Vec::new(), tokens: Vec::new() };
@@ -299,14 +299,14 @@ async fn batch<T: Item>(
     Ok(Batch { items, results, groups })
 }
 
-/// The approximate bytes of what is stored about a message's attempts.
+/// The approximate size of the stored attempts of a message, in bytes.
 fn bytes_left(message: &Stamped) -> usize {
     let attempts = &message.attempts;
     let details = attempts.errors.iter().map(|(_, error)| error.detail.len());
     attempts.checkpoint.as_ref().map_or(0, String::len) + details.sum::<usize>()
 }
 
-/// The answer, or `None` if that destination's data is damaged: only its own items then fail.
+/// The answer, or `None` if the data of the destination is damaged. Then only the items of this destination fail.
 pub(super) fn unless_damaged<T>(answer: Result<T, StoreError>) -> Result<Option<T>, Problem> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
@@ -315,10 +315,10 @@ pub(super) fn unless_damaged<T>(answer: Result<T, StoreError>) -> Result<Option<
     }
 }
 
-/// The messages of these leases that exist; `None` if they cannot be read.
+/// The messages of these leases; `None` in the list if a message is gone, and `None` for all if they cannot be read.
 async fn messages_of(api: &Api, group: &Group) -> Result<Option<Vec<Option<Stamped>>>, Problem> {
     let sequences: Vec<u64> = group.tokens.iter().map(|token| token.sequence).collect();
-    // The body is needed only if the log keeps it.
+    // The body is needed only if the log keeps bodies.
     unless_damaged(match group.entry.destination.log_bodies {
         true => api.store.messages(&group.entry, &sequences).await,
         false => api.store.headers(&group.entry, &sequences).await,
@@ -342,7 +342,7 @@ pub(super) fn check_wait(at: usize, field: &str, wait_ms: Option<u64>) -> Result
     check_range(&format!("items[{at}].{field}"), wait_ms.unwrap_or_default(), 0..=RETRY_MS_MAX)
 }
 
-/// An answer that hands messages out. `lost` runs if the client does not get it.
+/// An answer with messages for a worker. The server calls `lost` if the client does not get the answer.
 pub(super) fn handing_out(
     answer: &impl Serialize,
     client: Option<ClientConnection>,

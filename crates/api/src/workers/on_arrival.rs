@@ -1,5 +1,5 @@
-//! Gives messages to requests that wait for them as they arrive at this pod. The call that stamps them leases them, so
-//! they need no claim.
+//! Hands messages that arrive at this pod to requests that wait for them. The call that stamps the messages also leases
+//! them, so the requests need no claim.
 
 use std::{
     mem,
@@ -18,43 +18,44 @@ use super::handout::Handed;
 use crate::Api;
 use store::{CatalogEntry, Claimed, Claimers, LeaseTerms, Room, Taker};
 
-/// How long a request that stops waiting waits for arrivals that are being stamped for it. If they come later, they are
-/// requeued.
+/// How long a request that stops waiting still waits for arrivals that are being stamped for it. Arrivals that come
+/// later are requeued.
 const STAMPED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The longest lease that arrivals get. If the call that stamps them has no answer, they wait until it ends.
+/// Requests for longer leases get no arrivals: if the call that stamps arrivals has no answer, these wait until their
+/// lease ends.
 const LEASE_MAX: Duration = Duration::from_secs(60);
 
 /// A request that waits for messages.
 #[derive(Default)]
 pub(super) struct Waiter {
-    /// It may be first in a queue.
+    /// Notified when the request may be first in a queue.
     pub(super) moved: Notify,
-    /// The most messages that it takes.
+    /// The most messages that the request takes.
     max: usize,
     terms: LeaseTerms,
     state: Mutex<State>,
     /// The number of the last reservation.
     reservations: AtomicU64,
-    /// The state has changed.
+    /// Notified when the state has changed.
     changed: Notify,
 }
 
 /// Whether a request takes arrivals.
 #[derive(Default)]
 enum State {
-    /// No: it claims, or has ended.
+    /// The request takes no arrivals: it claims, or has ended.
     #[default]
     Busy,
     Idle,
-    /// Arrivals are being stamped for it, by the reservation of this number.
+    /// Arrivals are being stamped for the request, under the reservation of this number.
     Reserved(u64),
     Given(Box<Given>),
 }
 
 /// Leased arrivals. Dropping them requeues them.
 pub(super) struct Given {
-    /// Of their destination.
+    /// The weight of their destination.
     pub(super) weight: u32,
     pub(super) claimed: Claimed,
     pub(super) handed: Handed,
@@ -66,12 +67,12 @@ impl Waiter {
         Waiter { max, terms, ..Waiter::default() }
     }
 
-    /// From now on, it takes arrivals.
+    /// From now on, the request takes arrivals.
     pub(super) fn open(&self) {
         *self.state.lock() = State::Idle;
     }
 
-    /// Reserves it for this many arrivals, if it takes them. Returns the number of the reservation.
+    /// Reserves the request for this many arrivals, if it takes them. Returns the number of the reservation.
     pub(super) fn reserve(&self, count: usize) -> Option<u64> {
         let mut state = self.state.lock();
         if !matches!(*state, State::Idle) || count > self.max || self.terms.lease > LEASE_MAX {
@@ -82,7 +83,7 @@ impl Waiter {
         Some(number)
     }
 
-    /// Ends the reservation of this number, unless it has ended.
+    /// Ends the reservation of this number, unless it has already ended.
     fn settle(&self, number: u64, next: State) {
         let mut state = self.state.lock();
         if matches!(*state, State::Reserved(reserved) if reserved == number) {
@@ -92,14 +93,14 @@ impl Waiter {
         }
     }
 
-    /// Resolves when it was given arrivals.
+    /// Resolves when the request has received arrivals.
     pub(super) async fn given(&self) {
         while !matches!(*self.state.lock(), State::Given(_)) {
             self.changed.notified().await;
         }
     }
 
-    /// From now on, it takes no arrivals. Returns those that it was given.
+    /// From now on, the request takes no arrivals. Waits for arrivals that are being stamped for it, and returns them.
     pub(super) async fn close(&self) -> Option<Box<Given>> {
         let stamped = async {
             while matches!(*self.state.lock(), State::Reserved(_)) {
@@ -110,7 +111,7 @@ impl Waiter {
         self.end()
     }
 
-    /// The same, without waiting for those that are being stamped.
+    /// Like `close`, but does not wait for arrivals that are being stamped.
     pub(super) fn end(&self) -> Option<Box<Given>> {
         match mem::take(&mut *self.state.lock()) {
             State::Given(given) => Some(given),
@@ -140,7 +141,7 @@ struct Reserved {
     entry: Arc<CatalogEntry>,
     waiter: Arc<Waiter>,
     number: u64,
-    /// The process does not end before this.
+    /// Keeps the process running until this is dropped.
     _task: TaskTrackerToken,
 }
 

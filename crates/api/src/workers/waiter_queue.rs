@@ -1,5 +1,5 @@
-//! The requests that wait for messages in this process, first come, first served; and how much each destination was
-//! served, so that each has its turn, by weight.
+//! The queues of requests that wait for messages in this process: first come, first served. And how much each
+//! destination was served, so that each gets its share by weight.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,7 +16,7 @@ pub(super) struct WaiterQueues {
     waiting: Mutex<HashMap<DestinationName, VecDeque<Arc<Waiter>>>>,
 }
 
-/// A request's place in the queues of some destinations. Dropping it lets the next move up.
+/// The place of a request in the queues of some destinations. Dropping it lets the next request move up.
 pub(super) struct WaiterTicket {
     queues: Arc<WaiterQueues>,
     names: Vec<DestinationName>,
@@ -24,7 +24,7 @@ pub(super) struct WaiterTicket {
 }
 
 impl WaiterQueues {
-    /// Joins these queues at their ends. Each name must occur once.
+    /// Joins these queues at their ends. The names must be distinct.
     pub(super) fn join(
         self: &Arc<Self>,
         names: &[DestinationName],
@@ -38,8 +38,8 @@ impl WaiterQueues {
         WaiterTicket { queues: self.clone(), names: names.to_vec(), waiter }
     }
 
-    /// Reserves the first request in this queue that takes this many arrivals at once. Returns it with the number of the
-    /// reservation.
+    /// Reserves the first request in this queue that takes this many arrivals at once. Returns the request, and the
+    /// number of the reservation.
     pub(super) fn reserve(
         &self,
         name: &DestinationName,
@@ -59,7 +59,7 @@ impl WaiterTicket {
         first.is_some_and(|first| Arc::ptr_eq(first, &self.waiter))
     }
 
-    /// Resolves once this is first in a queue; at once if it already became first.
+    /// Resolves when this request is first in a queue; at once if it became first before.
     pub(super) async fn moved(&self) {
         self.waiter.moved.notified().await;
     }
@@ -67,7 +67,7 @@ impl WaiterTicket {
 
 impl Drop for WaiterTicket {
     fn drop(&mut self) {
-        // What it was given meanwhile is requeued.
+        // Requeues messages that the request received meanwhile.
         drop(self.waiter.end());
         let mut waiting = self.queues.waiting.lock();
         for name in &self.names {
@@ -75,7 +75,7 @@ impl Drop for WaiterTicket {
             let was_first = queue.front().is_some_and(|first| Arc::ptr_eq(first, &self.waiter));
             queue.retain(|one| !Arc::ptr_eq(one, &self.waiter));
             match queue.front() {
-                // More messages may be waiting than this one took.
+                // More messages may be waiting than this request took.
                 Some(next) if was_first => next.moved.notify_one(),
                 Some(_) => {}
                 None => {
@@ -86,14 +86,14 @@ impl Drop for WaiterTicket {
     }
 }
 
-/// How many served destinations are remembered.
+/// The most destinations whose service is remembered.
 const REMEMBERED_MAX: usize = 1024;
 
 /// The cost of one message of a destination of weight 1.
 const MESSAGE: u64 = 1 << 20;
 
 /// How much each destination was served, relative to its weight. A new or returning destination starts at the level of
-/// the one being served, as in the processor: no destination saves up turns.
+/// the destination served last, as in the processor: no destination saves up service.
 #[derive(Default)]
 pub(super) struct Served {
     counts: Mutex<Counts>,
@@ -101,9 +101,9 @@ pub(super) struct Served {
 
 #[derive(Default)]
 struct Counts {
-    /// The cost and the number of the last time that each was served.
+    /// For each destination: its cost so far, and the number of the last time that it was served.
     had: HashMap<DestinationName, (u64, u64)>,
-    /// The cost of the destination that was served last, before that.
+    /// The cost of the destination served last, before that service.
     level: u64,
     number: u64,
 }
@@ -116,7 +116,7 @@ impl Counts {
 }
 
 impl Served {
-    /// Sorts those that were served least, relative to their weight, first; among equals, the longest unserved.
+    /// Sorts the destinations: the least served, relative to weight, comes first; among equals, the longest unserved.
     pub(super) fn sort(&self, names: &mut [DestinationName]) {
         let counts = self.counts.lock();
         names.sort_by_cached_key(|name| counts.of(name));
@@ -131,7 +131,7 @@ impl Served {
         counts.level = before;
         counts.had.insert(name.clone(), (before + cost, now));
         if counts.had.len() > REMEMBERED_MAX {
-            // Older ones count as never served.
+            // Destinations served before this number count as never served.
             let oldest = now - REMEMBERED_MAX as u64 / 2;
             counts.had.retain(|_, (_, number)| *number > oldest);
         }

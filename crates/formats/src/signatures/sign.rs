@@ -4,7 +4,7 @@
 //! webhook-id          the id of the message
 //! webhook-timestamp   when this attempt was signed, in seconds since 1970
 //! webhook-signature   v1,<base64> or v1a,<base64>, one for each secret, of <id>.<timestamp>.<body>
-//! reseq-signature     the same of the headers below and the body
+//! reseq-signature     signatures in the same form, of the headers below and the body
 //! ```
 //!
 //! `webhook-signature` does not cover the headers that say where a message belongs;

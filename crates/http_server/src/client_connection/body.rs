@@ -12,7 +12,7 @@ use hyper::body::{Frame, SizeHint};
 
 use super::{ClientConnection, Lost, Unconfirmed};
 
-/// A request in progress. Dropping it ends it.
+/// A request in progress. Dropping this ends the request.
 pub struct Begun {
     client: ClientConnection,
     number: u64,

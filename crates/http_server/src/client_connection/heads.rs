@@ -1,5 +1,5 @@
-//! Detects, over HTTP/2, a head of a request that has begun and not ended. The HTTP library waits
-//! for its end without a time limit.
+//! Detects, over HTTP/2, a head of a request that has begun and not ended. The HTTP library would wait for the rest
+//! without a time limit.
 
 /// The length of the preface with which a client begins a connection.
 const PREFACE_BYTES: usize = 24;

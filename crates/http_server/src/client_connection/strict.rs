@@ -17,16 +17,16 @@ pub enum Ambiguous {
     /// The head has both `Content-Length` and `Transfer-Encoding`.
     #[error("the request has both Content-Length and Transfer-Encoding; send one of them")]
     LengthAndEncoding,
-    /// The same header more than once.
+    /// The head has the same header more than once.
     #[error("the request has the header {0} more than once")]
     Repeated(&'static str),
-    /// A transfer coding other than chunked.
+    /// The request has a transfer coding other than chunked.
     #[error("Transfer-Encoding: only chunked is allowed")]
     Encoding,
-    /// A line for a header that frames the body is longer than a valid one.
+    /// A line with a header that frames the body is longer than any valid one.
     #[error("a header that says where the body ends is too long")]
     TooLong,
-    /// More than [`HEAD_BYTES_MAX`]. The HTTP library may notice this only after reading more.
+    /// The head has more than [`HEAD_BYTES_MAX`] bytes. The HTTP library may notice this only after it has read more.
     #[error("the head of the request has more than {HEAD_BYTES_MAX} bytes")]
     LongHead,
 }
@@ -56,11 +56,11 @@ enum Part {
     /// The rest of a chunk and its line break, in bytes.
     Chunk(u64),
     Trailers,
-    /// The library will refuse the request.
+    /// The request is invalid, and the library will refuse it.
     Unknown,
 }
 
-/// The parts of a request's head so far.
+/// The relevant parts of the head read so far.
 #[derive(Debug, Default)]
 struct Head {
     has_request_line: bool,
@@ -72,7 +72,7 @@ struct Head {
 }
 
 impl Framing {
-    /// Continues with these bytes, after the bytes of earlier calls.
+    /// Continues with these bytes, which follow the bytes of earlier calls.
     pub(super) fn follow(&mut self, mut bytes: &[u8]) -> Result<(), Ambiguous> {
         while !bytes.is_empty() {
             let (Part::Body(left) | Part::Chunk(left)) = self.part else {
@@ -171,7 +171,7 @@ impl Head {
     }
 }
 
-/// The part after the line that begins a chunk.
+/// Parses the size line of a chunk, and returns the part of the request that follows.
 fn size_of_chunk(line: &[u8]) -> Part {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let size = std::str::from_utf8(&line[..digits]).ok();

@@ -21,7 +21,7 @@ pub struct TlsIo {
 }
 
 impl TlsIo {
-    /// The handshake is over: a request has not begun.
+    /// A stream whose handshake is over, and whose first request has not begun.
     pub fn new(stream: TlsStream<ClientIo>, client: ClientConnection) -> TlsIo {
         let mut state = client.state();
         if state.activity == Activity::Head {

@@ -1,4 +1,4 @@
-//! Bugs that can be planted in group commit.
+//! Deliberate mistakes that test builds can plant in group commit.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use domain::{Durability, Epoch, Position};
 use faults::planted;
 
 impl Stamping {
-    /// The jobs that remain to be stamped.
+    /// Injects the planted mistakes. Returns the jobs that remain to be stamped.
     pub(super) fn inject_faults(self: &Arc<Self>, mut jobs: Vec<Job>) -> Option<Vec<Job>> {
         if planted::is("answered_early") {
             jobs.iter_mut().for_each(|job| job.answer_early(self.store.message_epoch(&job.entry)));
@@ -25,7 +25,7 @@ impl Stamping {
 }
 
 impl Job {
-    /// Answers the producer before anything is stamped.
+    /// Answers the producer before the message is stamped.
     fn answer_early(&mut self, epoch: Epoch) {
         let (position, durability) = (Position { epoch, sequence: 1 }, Durability::Memory);
         let receipt = Receipt { position, durability, duplicate_of: None };

@@ -16,38 +16,37 @@ use store::{
     Unconfirmed, chunks_by_size, retry_until, server_clock,
 };
 
-/// The most bytes of bodies in one call (at least one message is taken).
+/// The most bytes of bodies in one call (a call takes at least one message).
 const CALL_BYTES_MAX: usize = 4 << 20;
 
 /// How long to try to requeue messages whose call was given up. After that, their leases expire.
 const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Stamps the arrivals of all destinations; of each, one call at a time.
+/// Stamps the arrivals of all destinations. For one destination, makes one call at a time.
 pub(super) struct Stamping {
     pub(super) store: Store,
     pub(super) catalog: Catalog,
     pub(super) watermark: Watermark,
     /// Schedules delayed messages that are due soon.
     pub(super) due: DueTimer,
-    /// Take messages that can be processed at once.
+    /// The processor and the waiting workers of this process, which can take messages at once.
     pub(super) takers: Vec<Arc<dyn Taker>>,
     pub(super) memory: MemoryBudget,
     pub(super) batch_max: usize,
     pub(super) retry: Duration,
 }
 
-/// A copy that Redis is to stamp, or why it does not get it.
+/// A copy for Redis to stamp, or the reason why Redis does not get it.
 type Candidate<'a> = Result<&'a Arrival, Refusal>;
 
 impl Stamping {
-    /// Stamps the arrivals of these jobs, which are all for one destination.
+    /// Stamps the arrivals of these jobs. All jobs are for the same destination.
     pub(super) async fn run(self: Arc<Self>, mut jobs: Vec<Job>) {
-        // Drop old jobs that nobody waits for any more: their producers have probably sent them
-        // again.
+        // Drops old jobs whose producers no longer wait: they have probably sent the messages again.
         jobs.retain(|job| {
             let is_left_out = job.reply.is_closed() && job.submitted.elapsed() > self.retry;
             if is_left_out {
-                // Later arrivals of the same producer must not overtake it.
+                // Later arrivals of the same producer must not overtake the dropped ones.
                 job.session.fail();
             }
             !is_left_out
@@ -60,7 +59,7 @@ impl Stamping {
     /// Stamps the arrivals of these jobs and sends the outcomes.
     pub(super) async fn stamp_all(&self, jobs: Vec<Job>) {
         point(Point::IngestGathered).await;
-        // The definition of the last job is the newest.
+        // The last job has the newest definition.
         let Some(mut entry) = jobs.last().map(|job| job.entry.clone()) else { return };
         let mut outcomes: Vec<Vec<Outcome>> = jobs.iter().map(|_| Vec::new()).collect();
         let of_job =
@@ -115,8 +114,8 @@ impl Stamping {
         }
     }
 
-    /// Makes a call for the candidates that this destination takes; refuses the others. Repeats it if the epoch or the
-    /// definition is stale.
+    /// Makes a call for the candidates that this destination accepts, and refuses the others. Repeats the call if the
+    /// epoch or the definition is stale.
     async fn ingest(
         &self,
         entry: &mut Arc<CatalogEntry>,
@@ -124,7 +123,7 @@ impl Stamping {
         deadline: Instant,
     ) -> Result<Vec<Ingested>, Refusal> {
         loop {
-            // If ingest was paused meanwhile, nothing more may be stored.
+            // If ingest was paused meanwhile, no more arrivals may be stored.
             if let Some(refusal) = self.closed(entry) {
                 return Err(refusal);
             }
@@ -176,7 +175,7 @@ impl Stamping {
         let unconfirmed = Unconfirmed::default();
         let terms = terms.map(|terms| (terms, &unconfirmed));
         let call = || async {
-            // Not through the retries: others' calls wait for this room.
+            // Held for one call only, not during the retries: calls of other destinations wait for this room.
             let _room = self.memory.take_call(bytes).await;
             store.ingest_leasing(&caller, entry, epoch, arrivals, terms).await
         };
@@ -185,9 +184,9 @@ impl Stamping {
         let given_up = match &answer {
             Ok(_) | Err(E::StaleEpoch(_) | E::StaleDefinition | E::UnknownDestination) => None,
             Err(error) => {
-                // This call may still reach Redis. Once the next call has run, Redis must refuse it.
+                // This call may still reach Redis. Redis must refuse it once the next call has run.
                 caller.give_up();
-                // Clients get the answer. What is wrong with Redis has lines of its own.
+                // Clients get the error in their answer. Other lines of the log report problems of Redis.
                 if !error.is_logged() && !error.is_temporary() {
                     tracing::warn!(destination = %name, %error, "could not stamp arrivals");
                 }
@@ -216,8 +215,8 @@ impl Stamping {
         entry.paused.ingest.then_some(Refusal::Paused)
     }
 
-    /// Notes what became of a copy. Its session has failed if it may be sent again; then those behind it may not be
-    /// stored before it.
+    /// Notes the outcome of a copy. If the producer may send the copy again, its session fails, so that no later copy
+    /// is stored before it.
     fn noted(
         &self,
         entry: &CatalogEntry,
@@ -225,7 +224,7 @@ impl Stamping {
         copy: &CopyResult,
         outcome: Outcome,
     ) -> Outcome {
-        // `Aborted` means "not stored", so do not use it for an unconfirmed one.
+        // `Aborted` means "not stored", so an unconfirmed copy must not get it.
         let is_behind = |refusal: &Refusal| {
             refusal.is_temporary() && *refusal != Refusal::NotConfirmed && session.has_failed()
         };
@@ -250,7 +249,7 @@ impl Stamping {
     }
 }
 
-/// Requeues messages that are stored, and whose call was given up for want of a confirmation: nobody processes them.
+/// Requeues messages that are stored, but whose call was given up without a confirmation: nobody processes them.
 async fn requeue(store: Store, entry: Arc<CatalogEntry>, leases: Vec<LeaseToken>) {
     let caller = store.take_caller(entry.partition, None);
     let requeue = || store.requeue(&caller, &entry, &leases);
@@ -264,11 +263,11 @@ async fn requeue(store: Store, entry: Arc<CatalogEntry>, leases: Vec<LeaseToken>
 fn note_span(entry: &CatalogEntry, arrival: &Arrival, outcome: &Outcome) {
     let (sequence, outcome) = match outcome {
         Ok(receipt) if receipt.duplicate_of.is_some() => {
-            // Of a repeat by its source, the sequence is not known.
+            // The sequence of a message that its source has repeated is not known.
             (Some(receipt.position.sequence).filter(|sequence| *sequence > 0), "duplicate")
         }
         Ok(receipt) => (Some(receipt.position.sequence), "stored"),
-        // It may be submitted again, as the same arrival.
+        // The same arrival may be submitted again.
         Err(refusal) if refusal.is_temporary() => return,
         Err(refusal) => (None, refusal.code().as_str()),
     };
@@ -287,14 +286,14 @@ fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
         Ingested::Damaged => {
             Err(Refusal::Damaged("the entry of its idempotency key in Redis cannot be read".into()))
         }
-        // `Gone` concerns redrives only, never an arrival of a producer.
+        // `Gone` is only an answer to redrives, never to an arrival of a producer.
         Ingested::BacklogFull | Ingested::Gone => Err(Refusal::BacklogFull),
     }
 }
 
 pub(super) fn refusal(error: &StoreError) -> Refusal {
     match error {
-        // Part of it may be stored, or all of it: a refusal that denies this would cause duplicates.
+        // The arrivals may be stored, all or some of them. An error that says "not stored" would cause duplicates.
         StoreError::Unconfirmed(_)
         | StoreError::LostRights(_)
         | StoreError::Failed(_)
@@ -310,8 +309,8 @@ pub(super) fn refusal(error: &StoreError) -> Refusal {
     }
 }
 
-/// Why this destination cannot accept this arrival, if so. For example, a line break that no transform
-/// removes could never be delivered as a line, and the message would block its lane.
+/// The reason why this destination cannot accept this arrival, if there is one. For example, a body with a line break
+/// could never be delivered as a line if no transform removes the line break, and would block its lane.
 fn undeliverable(entry: &CatalogEntry, arrival: &Arrival) -> Option<String> {
     let destination = &entry.destination;
     if let Some(problem) = options::problem(&arrival.options, destination) {

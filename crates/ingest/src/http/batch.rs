@@ -22,27 +22,26 @@ use store::{chunks_by_size, server_clock_ms};
 
 /// The most items of one batch.
 const BATCH_ITEMS_MAX: usize = 10_000;
-/// The most copies of one batch, over all its lines and their destinations.
+/// The most copies of one batch, summed over all its lines.
 const COPIES_MAX: usize = 100_000;
-/// How many copies of a batch for many destinations are in flight to Redis at once (at least those
-/// of one item).
+/// The most copies of a batch that are in flight to Redis at once (at least the copies of one item).
 const COPIES_AT_ONCE_MAX: usize = 10_000;
 
 /// One line of a batch.
 type BatchLine = Result<Draft, Problem>;
 
-/// One stream of arrivals per destination, for the whole batch.
+/// One session per destination, for the whole batch.
 type Sessions<'a> = BTreeMap<&'a DestinationName, Session>;
 
-/// What became of some items.
+/// The outcomes of some items.
 struct Stamped {
-    /// The outcomes of each, by destination in the order that the item names them.
+    /// The outcomes of each item, by destination, in the order in which the item names them.
     outcomes: Vec<Vec<(DestinationName, Outcome)>>,
-    /// The ids of those that have another one than at first, by index.
+    /// The ids of items whose id has changed, by index.
     ids: HashMap<usize, String>,
 }
 
-/// The messages of a batch: its lines, without empty ones.
+/// The messages of a batch: its lines, without empty lines.
 pub(crate) fn lines_of(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
     let lines = body.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let lines: Vec<&[u8]> = lines.collect();
@@ -54,7 +53,7 @@ pub(crate) fn lines_of(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
 }
 
 impl Ingest {
-    /// One message per line; one answer per line, in order.
+    /// Takes one message per line. The answer has one line for each, in order.
     pub(super) async fn take_batch(
         &self,
         caller: &Principal,
@@ -98,7 +97,8 @@ impl Ingest {
             }
         }
         let media_type = [(header::CONTENT_TYPE, "application/x-ndjson")];
-        // If nothing was stored, clients that look only at the status must see it.
+        // If no message was accepted, the answer has the status of the first refusal, for clients that look only at the
+        // status.
         let refused = first_refused.filter(|_| !accepted);
         let status = refused.as_ref().map_or(StatusCode::ACCEPTED, |problem| problem.status);
         let retry_after = refused.and_then(|problem| problem.retry_after());
@@ -106,8 +106,8 @@ impl Ingest {
         Ok((status, media_type, retry_after, answers).into_response())
     }
 
-    /// Parses the lines. A topic that cannot be resolved may contain any destination, so all lines
-    /// after it are refused.
+    /// Parses the lines. If a topic cannot be resolved, refuses all later lines too: the topic may contain any
+    /// destination.
     async fn read_items(&self, caller: &Principal, lines: &[&[u8]]) -> Vec<BatchLine> {
         let now_ms = server_clock_ms();
         let mut topics = Topics::new();
@@ -156,7 +156,7 @@ impl Ingest {
         }
         for (item, outcomes) in items.iter().zip(&mut outcomes) {
             let Ok(item) = item else { continue };
-            // In the order that the item names them, as in the answer to a single message.
+            // In the order in which the item names the destinations, as in the answer to a single message.
             outcomes.sort_by_key(|(name, _)| {
                 item.destinations().iter().position(|named| named == name)
             });

@@ -1,4 +1,4 @@
-//! The rates of tokens and destinations, as HTTP clients see them.
+//! Applies the rates of tokens to HTTP requests, and tells clients how much of the rates is left.
 
 use axum::{
     http::HeaderValue,
@@ -15,8 +15,8 @@ use domain::DestinationName;
 use http_server::{RATE_LIMIT, RATE_LIMIT_POLICY, principal::Principal, problem::Problem};
 
 impl Ingest {
-    /// Carries out a request if the rate of its token allows one more message, and tells in the answer what is left:
-    /// of the token, and of the destination that the path names.
+    /// Handles a request if the rate of its token allows one more message. The answer says how much is left of the
+    /// rates of the token, and of the destination in the path.
     pub(super) async fn within_rates(
         &self,
         caller: &Principal,
@@ -45,7 +45,7 @@ impl Ingest {
         response
     }
 
-    /// Takes the other messages of a batch from the rate of its token.
+    /// Takes all messages of a batch except the first from the rate of its token.
     pub(super) fn owe(&self, caller: &Principal, more: usize) {
         self.rates.owe(&caller.who, caller.grant().rate_per_second_max, more, Instant::now());
     }

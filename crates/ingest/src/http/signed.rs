@@ -1,5 +1,5 @@
-//! Requests to destinations that verify signatures. A signature is a credential: such a request needs no token.
-//! What comes in another way, or without a signature, needs a token with the scope `ingest`.
+//! Requests to destinations that verify signatures. A signature is a credential: such a request needs no token. A
+//! message without a signature, or over TCP, needs a token with the scope `ingest`.
 
 use std::sync::Arc;
 
@@ -18,17 +18,18 @@ use formats::{
 use http_server::{principal::Principal, problem::Problem};
 use store::{CatalogEntry, server_clock_ms};
 
-/// Longer bodies are verified in a thread of their own.
+/// A longer body is verified in a thread of its own.
 const VERIFIED_AT_ONCE_BYTES_MAX: usize = 64 << 10;
 
-/// A request whose signature is to be verified. Its time is checked already.
+/// A request whose signature is not verified yet. Its time is already checked.
 pub(super) struct Signed {
     entry: Arc<CatalogEntry>,
     claim: Claim,
 }
 
 impl Ingest {
-    /// The signature of a request, if its destination verifies it. `None` if the caller has another right to send.
+    /// The signature of a request, if its destination verifies signatures. `None` if the caller has another right to
+    /// send.
     pub(super) async fn signed(
         &self,
         caller: &Principal,
@@ -43,7 +44,7 @@ impl Ingest {
             Err(refusal) => return Err(refusal.problem()),
         };
         let Some(verify) = &entry.destination.verify else {
-            // The definition has changed since the caller was let in.
+            // The definition has changed since the guard accepted the request.
             let detail = "the destination does not verify signatures: send a token";
             let refused = || Problem::new(Code::Unauthorized, detail);
             return if caller.is_unverified() { Err(refused()) } else { Ok(None) };
@@ -53,7 +54,7 @@ impl Ingest {
         Ok(Some(Signed { entry, claim }))
     }
 
-    /// Refuses to send to destinations that verify signatures, unless the caller has shown a token for it.
+    /// Refuses to send to destinations that verify signatures, unless the caller has proved that it may send there.
     pub(super) async fn check_proof(
         &self,
         caller: &Principal,
@@ -63,7 +64,7 @@ impl Ingest {
             return Ok(());
         }
         for name in destinations {
-            // What cannot be found is answered later, for each destination.
+            // An unknown destination gets its own outcome later.
             if let Ok(entry) = self.committer.find(name).await
                 && entry.destination.verify.is_some()
                 && let Err(problem) = caller.check_proof(name)
@@ -77,7 +78,7 @@ impl Ingest {
 }
 
 impl Signed {
-    /// Checks the signature of this body, and that the headers that describe the message are signed, too.
+    /// Checks the signature of this body, and that the signature covers the headers that describe the message.
     pub(super) async fn check(&self, headers: &HeaderMap, body: &Bytes) -> Result<(), Problem> {
         let checked = if body.len() <= VERIFIED_AT_ONCE_BYTES_MAX {
             self.verify().map_or(Ok(()), |verify| self.claim.check(verify, body))
@@ -99,14 +100,14 @@ impl Signed {
             let verify = entry.destination.verify.as_ref();
             verify.map_or(Ok(()), |verify| claim.check(verify, &body))
         });
-        // It fails only if the process stops.
+        // Fails only if the process stops.
         let stopping = |_| crate::Refusal::Draining.problem();
         checking.await.map_err(stopping)
     }
 
-    /// Takes the idempotency key from what is signed, so that a request that is sent again is recognised: the id, or
-    /// the time, if any, and the body. Headers that are not signed, such as `Idempotency-Key`, tell nothing. `None` if
-    /// the key is in the body, or nothing says that there is one.
+    /// Sets the idempotency key from the signed parts, so that a repeated request is recognised: the signed id;
+    /// otherwise the body and the signed time, if there is one. Ignores headers that are not signed, such as
+    /// `Idempotency-Key`. Sets `None` if the key is in the body, or if the definition names no key, id or time.
     pub(super) fn set_idempotency_key(&self, draft: &mut Draft) {
         let arrival = &mut draft.arrival;
         let time = self.claim.timestamp();
@@ -122,7 +123,7 @@ impl Signed {
     }
 }
 
-/// Counts and describes a request that was refused.
+/// Counts a refused request, and returns its problem.
 fn refused(entry: &CatalogEntry, error: SignatureError) -> Problem {
     let problem = Problem::from(error);
     telemetry::refused(entry.destination.name.as_str(), problem.code.as_str());

@@ -1,9 +1,9 @@
-//! The text of a key that an expression gives as JSON.
+//! Converts the JSON output of an expression to the text of a key.
 
-/// The most digits of a number, with the zeros that its exponent stands for.
+/// The most digits of a number, including the zeros that its exponent adds.
 const DIGITS_MAX: i64 = 300;
 
-/// A string as it is, a number in decimal digits; nothing else is a key.
+/// The text of a string, or the decimal digits of a number. Other values are not keys.
 pub(super) fn of_json(json: &[u8]) -> Result<String, String> {
     let other = |kind: &str| Err(format!("the expression gives {kind}, not a string or a number"));
     match json.first() {
@@ -16,7 +16,7 @@ pub(super) fn of_json(json: &[u8]) -> Result<String, String> {
     }
 }
 
-/// A JSON number without exponent and without needless zeros, so that equal numbers are equal keys.
+/// A JSON number without exponent and without superfluous zeros, so that equal numbers make equal keys.
 fn decimal(json: &[u8]) -> Result<String, String> {
     let text = String::from_utf8_lossy(json);
     read_decimal(&text).ok_or_else(|| format!("the expression gives the number {text:.40}"))
@@ -35,7 +35,7 @@ fn read_decimal(text: &str) -> Option<String> {
     }
     let zeros = digits.len() - digits.trim_start_matches('0').len();
     let exponent: i64 = exponent.parse().ok()?;
-    // How many of the digits stand before the point.
+    // The number of digits before the point.
     let point = (whole.len() as i64).checked_add(exponent)?.checked_sub(zeros as i64)?;
     let digits = digits.trim_matches('0');
     if digits.is_empty() {

@@ -1,4 +1,4 @@
-//! The answering half of a TCP connection, and the frames it keeps while the backlog is full.
+//! Writes the answers of a TCP connection, and keeps its frames while the backlog is full.
 
 use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
 
@@ -21,8 +21,8 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Writes the answers in order. After a temporary failure the connection ends, and `ended` is
-/// cancelled. If the backlog is full, ingest paused or memory high, waits instead.
+/// Writes the answers in order. After a temporary failure, ends the connection and cancels `ended`. If the backlog is
+/// full, ingest is paused or memory is high, waits instead.
 pub(super) async fn answer(
     connection: &Connection,
     stream: FramedWrite<WriteHalf, FrameCodec>,
@@ -36,7 +36,7 @@ pub(super) async fn answer(
             break;
         }
     }
-    // Frames submitted after the failure were aborted; answer them too.
+    // Frames that were submitted after the failure were aborted; they get answers too.
     ended.cancel();
     writer.queue.close();
     writer.answer_the_rest().await;
@@ -48,25 +48,25 @@ struct Writer<'c> {
     stream: FramedWrite<WriteHalf, FrameCodec>,
     socket: Socket,
     queue: mpsc::UnboundedReceiver<Read>,
-    /// Frames to submit again, in order, and the outcomes of frames behind them.
+    /// The frames to submit again, in order, and the outcomes of the frames between and behind them.
     kept: VecDeque<Kept>,
 }
 
 enum Kept {
-    /// Certainly not stored: submit it again.
+    /// The frame is certainly not stored: submit it again.
     Again {
         arrival: Box<Arrival>,
         _share: Arc<FramePermits>,
     },
     Settled(Outcome),
-    /// The answer to a frame that is no message.
+    /// The answer to a frame that is not a message.
     Answer(ToProducer),
     /// The last answer of the connection.
     Last(ToProducer),
 }
 
 impl Writer<'_> {
-    /// Answers this, and then what is queued. False when the connection ends.
+    /// Answers this read, then the rest of the queue. False when the connection ends.
     async fn answer_from(&mut self, first: Read) -> bool {
         let mut next = Some(first);
         while let Some(read) = next {
@@ -81,7 +81,7 @@ impl Writer<'_> {
                     return false;
                 }
                 Read::Submitted(pending, taken) => {
-                    // Flush, so that answered frames do not wait for the next outcomes.
+                    // Flushes, so that answered frames do not wait for the next outcomes.
                     if pending.is_waiting() && !written(self.stream.flush()).await {
                         return false;
                     }
@@ -104,7 +104,7 @@ impl Writer<'_> {
         for outcome in outcomes.by_ref().take(full.unwrap_or(usize::MAX)) {
             let (answer, is_last) = answer_to(outcome);
             if !self.write(answer).await || is_last {
-                // The frames behind it in the same chunk were aborted; answer them too.
+                // The frames behind this one in the chunk were aborted; they get answers too.
                 let rest = outcomes.map(Kept::Settled);
                 self.kept.extend(rest.filter(|_| is_last));
                 return false;
@@ -116,9 +116,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Keeps all frames that were read, starting with `first`, and submits them again until all are
-    /// stored and answered. The connection is not read meanwhile, so backpressure reaches the
-    /// producer. False when the connection ends.
+    /// Keeps all frames that were read, starting with `first`, and submits them again until all are stored and
+    /// answered. The reader stops meanwhile, so that backpressure reaches the producer. False when the connection ends.
     async fn wait_for_room(&mut self, first: Vec<Kept>) -> bool {
         let connection = self.connection;
         let mut session = connection.turn.lock().await;
@@ -129,7 +128,7 @@ impl Writer<'_> {
         *session = Session::default();
         let goes_on = self.submit_until_taken().await;
         if !goes_on {
-            // The reader may hold one more frame, which must not overtake the refused ones.
+            // The reader may hold one more frame, which must not overtake the refused frames.
             session.fail();
         }
         goes_on
@@ -138,7 +137,7 @@ impl Writer<'_> {
     /// Submits the kept frames until all are stored and answered. False when the connection ends.
     async fn submit_until_taken(&mut self) -> bool {
         let mut pause = PAUSE_MIN;
-        // Start with one, then increase: do not send everything to a full destination each time.
+        // Starts with one frame and then increases, so that a full destination does not get all frames each time.
         let mut count = 0;
         while !self.kept.is_empty() {
             if !written(self.stream.flush()).await {
@@ -160,8 +159,8 @@ impl Writer<'_> {
         written(self.stream.flush()).await
     }
 
-    /// Empties the queue. Everything behind a refused frame was refused too, and is kept; frames
-    /// with another outcome are answered in their turn.
+    /// Empties the queue. Frames behind a refused frame were refused too, and are kept. Frames with another outcome are
+    /// kept with it, and answered in their turn.
     async fn keep_the_queue(&mut self) {
         while let Ok(read) = self.queue.try_recv() {
             match read {
@@ -190,8 +189,8 @@ impl Writer<'_> {
         !self.socket.is_reset()
     }
 
-    /// Submits the first `count` kept frames, in order; the first must be one to submit. Returns
-    /// how many were submitted.
+    /// Submits the first `count` kept frames, in order. The first of them must be a frame to submit again. Returns how
+    /// many were submitted.
     async fn submit_again(&mut self, count: usize) -> usize {
         let again = |kept: &Kept| match kept {
             Kept::Again { arrival, .. } => Some(Ok(Arrival::clone(arrival))),
@@ -210,8 +209,8 @@ impl Writer<'_> {
         submitted
     }
 
-    /// Answers the kept frames up to the first that must be submitted again. Returns how many, or
-    /// `None` when the connection ends.
+    /// Answers the kept frames up to the first frame to submit again. Returns how many, or `None` when the connection
+    /// ends.
     async fn answer_kept(&mut self) -> Option<usize> {
         let mut answered = 0;
         while let Some(kept) = self.kept.pop_front() {
@@ -262,7 +261,7 @@ impl Writer<'_> {
     }
 }
 
-/// What to do with the frames of a chunk from index `from` on, given their outcomes.
+/// Pairs the frames of a chunk, from index `from` on, with their outcomes: each is to be answered or submitted again.
 fn kept(
     outcomes: impl IntoIterator<Item = Outcome>,
     taken: &Taken,
@@ -276,7 +275,7 @@ fn kept(
     })
 }
 
-/// True if it was refused for now, or was behind a frame that was.
+/// True if the frame was refused for now, or was behind such a frame.
 fn is_to_come_again(outcome: &Outcome) -> bool {
     outcome.as_ref().err().is_some_and(|refusal| refusal.is_wait() || *refusal == Refusal::Aborted)
 }
@@ -286,7 +285,7 @@ async fn written(writing: impl Future<Output = Result<(), FrameError>>) -> bool 
     matches!(tokio::time::timeout(WRITE_PATIENCE, writing).await, Ok(Ok(())))
 }
 
-/// The answer, and whether the connection ends with it.
+/// The answer to a frame, and whether it is the last answer of the connection.
 fn answer_to(outcome: Outcome) -> (ToProducer, bool) {
     match outcome {
         Ok(receipt) => (ToProducer::Ok(receipt.position.sequence), false),

@@ -1,5 +1,5 @@
-//! Who sends over a TCP connection: its first frame is `AUTH <token>`, unless the listener takes the
-//! certificate of the producer for it.
+//! Authenticates a TCP connection: its first frame is `AUTH <token>`, unless the listener accepts the certificate of
+//! the producer instead.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,15 +12,16 @@ use formats::{FrameCodec, FrameError, code::Code, tcp_answer::ToProducer};
 use http_server::{concurrency_limit::Held, principal::Principal, problem::Problem};
 use tls::Subject;
 
-/// What a frame that authenticates begins with.
+/// The beginning of a frame that authenticates.
 const AUTH: &[u8] = b"AUTH ";
 /// The longest first frame of a connection that needs a token, in bytes.
 const AUTH_BYTES_MAX: usize = 256;
 /// A connection that needs a token has this time to show it.
 const AUTH_WITHIN: Duration = Duration::from_secs(5);
 
-/// True for a first frame that is the request line of HTTP, or the header of the PROXY protocol. A web page can make
-/// a browser send the former, and each of its lines would be a message. A browser also shows certificates by itself.
+/// True for a first frame that is the request line of HTTP, or the header of the PROXY protocol. A web page can make a
+/// browser send an HTTP request, and each of its lines would become a message. A browser also shows a client
+/// certificate on its own.
 pub(super) fn is_of_another_protocol(frame: &[u8]) -> bool {
     let mut words = frame.trim_ascii().split(|byte| *byte == b' ');
     let first = words.next().unwrap_or_default();
@@ -30,14 +31,14 @@ pub(super) fn is_of_another_protocol(frame: &[u8]) -> bool {
     is_http || first == b"PROXY"
 }
 
-/// The token that a connection has shown, if any.
+/// The credential that a connection has shown, if any.
 #[derive(Default)]
 pub(super) struct Shown {
     text: Option<String>,
     caller: Option<Principal>,
-    /// Its certificate does not allow what the listener is for.
+    /// Why the certificate does not allow the producer to send here.
     refused: Option<Problem>,
-    /// The connection counts for its token as long as it lasts.
+    /// Counts the connection for its token until it ends.
     _in_progress: Option<Held<Arc<str>>>,
 }
 
@@ -51,9 +52,9 @@ fn no_token() -> Problem {
 }
 
 impl Connection {
-    /// What the certificate of the producer shows, where a certificate is enough to send.
+    /// The rights of the producer's certificate, if the listener accepts certificates instead of tokens.
     pub(super) fn certified(&self, certificate: Option<Subject>) -> Shown {
-        // Where certificates say nothing, each certificate of the authority may send.
+        // If no grants for certificates are configured, every certificate of the authority may send.
         if !self.has_certificate || !self.shared.guard.has_certified() {
             return Shown::default();
         }
@@ -75,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// Takes the first frame of the connection, if it authenticates: `Some` with the answer.
+    /// Handles the first frame of the connection. `Some` with the answer if the frame authenticates.
     pub(super) fn authenticate(
         &self,
         frame: &Bytes,
@@ -87,7 +88,7 @@ impl Connection {
             let in_progress = self.shared.guard.begin(&caller)?;
             Ok((caller, in_progress))
         });
-        // Where no token is needed, one that is not valid is as good as none. It is not stored as a message either.
+        // Where no token is needed, an invalid token counts as none. The frame is still not stored as a message.
         if begun.is_err() && self.needs_no_token() {
             return Some(Ok(ToProducer::Authenticated));
         }
@@ -98,7 +99,8 @@ impl Connection {
         }))
     }
 
-    /// Refuses frames of a connection that may not send (any more): a token may end meanwhile.
+    /// Refuses frames if the connection may not send, or no longer: its token can expire or be revoked while it is
+    /// open.
     pub(super) fn check(&self, shown: &mut Shown) -> Result<(), Problem> {
         if let Some(text) = &shown.text {
             shown.caller = Some(self.allowed(text)?);
@@ -113,7 +115,7 @@ impl Connection {
         Err(no_token())
     }
 
-    /// What reads the first frame.
+    /// The codec for the first frame.
     pub(super) fn first_codec(&self) -> FrameCodec {
         match self.needs_no_token() {
             true => self.codec(),
@@ -121,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// The next frame. Refuses a connection that does not show its token in time, or in a short frame.
+    /// The next frame. Refuses a connection that does not show its token in time, or begins with a long frame.
     pub(super) async fn next_allowed(
         &self,
         stream: &mut Frames,
@@ -141,7 +143,8 @@ impl Connection {
         }
     }
 
-    /// Resolves when the connection has not shown its token in time. Tokens may begin to be needed meanwhile.
+    /// Resolves when the connection has not shown its token in time. Checks again and again, because the first token
+    /// may be created meanwhile.
     async fn lacks_token(&self, shown: &Shown) {
         loop {
             tokio::time::sleep(AUTH_WITHIN).await;
@@ -151,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// True if the connection may send to a destination that verifies signatures, which frames do not have.
+    /// True if the connection may send to a destination that verifies signatures, although frames have none.
     pub(super) fn has_proof(&self, shown: &Shown) -> bool {
         self.has_certificate || shown.text.is_some()
     }
@@ -160,8 +163,8 @@ impl Connection {
         self.has_certificate || self.shared.guard.is_open()
     }
 
-    /// Takes frames from the rate of the token. Waits until it allows them: meanwhile nothing is read. False when the
-    /// process stops.
+    /// Takes frames from the rate of the token. Waits until the rate allows them; meanwhile the connection is not read.
+    /// False when the process stops.
     pub(super) async fn waits_for_rate(&self, shown: &Shown, count: usize) -> bool {
         let Some(caller) = &shown.caller else { return true };
         let rate = caller.grant().rate_per_second_max;

@@ -1,4 +1,4 @@
-//! Frames that are available together.
+//! Collects frames that are available together.
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
@@ -6,7 +6,7 @@ use futures::{FutureExt, StreamExt};
 use super::Frames;
 use formats::FrameError;
 
-/// The most bytes of a chunk (at least one frame is taken).
+/// The most bytes of a chunk (a chunk has at least one frame).
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// How a stream of frames continues.
@@ -16,7 +16,7 @@ pub(super) enum End {
     Bad(FrameError),
 }
 
-/// The frames that are already available, starting with `first`, and whether more can come.
+/// The frames that are already available, starting with `first`, and whether more may follow.
 pub(super) fn chunk(
     first: Option<Result<Bytes, FrameError>>,
     stream: &mut Frames,

@@ -6,11 +6,10 @@ use crate::json::{ItemError, Limits, parse_message};
 use domain::{Arrival, Body, Envelope, Message, message::HEADERS_BYTES_MAX};
 use store::server_clock_ms;
 
-/// The most bytes of an envelope besides the body: headers, with each byte as an escape of six, and
-/// the keys.
+/// The most bytes of an envelope around the body: the keys, and headers of which each byte is an escape of six bytes.
 const AROUND_BYTES_MAX: usize = 6 * HEADERS_BYTES_MAX + (16 << 10);
 
-/// The longest frame for this longest body, in bytes.
+/// The longest frame with a body of this length, in bytes.
 pub fn bytes_max(envelope: Envelope, body_bytes_max: usize) -> usize {
     match envelope {
         Envelope::None => body_bytes_max,

@@ -1,5 +1,5 @@
-//! TCP ingest: one listener per destination. Each frame is answered in order, after Redis has
-//! stored it. While Redis refuses arrivals for now, the connection is not read.
+//! TCP ingest: one listener per destination. Answers each frame in order, once Redis has stored it. Does not read a
+//! connection while arrivals are refused for now.
 
 mod answers;
 mod auth;
@@ -49,9 +49,9 @@ use tls::{Acceptor, HANDSHAKE_MAX, Subject};
 
 /// After this idle time, TCP keepalive probes whether the producer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// The most KiB of unanswered bodies per connection (at least one frame is taken).
+/// The most KiB of unanswered bodies per connection (a connection takes at least one frame).
 const ROOM_KIB: usize = 4 << 10;
-/// Frames that are available together are submitted together, up to this many.
+/// The most frames that are submitted together.
 const CHUNK_MAX: usize = 256;
 
 /// State that all TCP listeners share.
@@ -61,17 +61,17 @@ pub struct Shared {
     pub committer: Committer,
     /// Limits of a message's body.
     pub limits: Limits,
-    /// Unanswered frames per connection.
+    /// The most unanswered frames per connection.
     pub frames_in_flight_max: usize,
     /// The minimum speed of a frame that has begun.
     pub pace: MinRate,
     /// The limit of connections, over all listeners.
     pub connections: Arc<Semaphore>,
-    /// Those of them that yield their places.
+    /// The unverified connections. At the limit, they yield their places.
     pub unverified: Unverified,
     /// The most connections of one address at each listener; 0: no limit.
     pub connections_per_address_max: usize,
-    /// Who may send.
+    /// Checks who may send.
     pub guard: Guard,
     /// The rates of tokens.
     pub rates: Rates,
@@ -95,7 +95,7 @@ pub async fn run(
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // For example, no file descriptor is free: wait until other connections end.
+                // For example, no file descriptor is free. Waits until other connections end.
                 telemetry::accept_failed("tcp");
                 tracing::warn!(%error, "a TCP connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -106,8 +106,8 @@ pub async fn run(
             telemetry::connection_closed("address");
             continue;
         };
-        // At the limit, one producer waits here and the others in the listener's queue. An idle
-        // listener holds no permit.
+        // At the limit, one connection waits here, and the others in the queue of the listener. An idle listener holds
+        // no permit.
         if shared.connections.available_permits() == 0 && shared.unverified.displace_oldest() {
             telemetry::connection_closed("displaced");
         }
@@ -119,7 +119,7 @@ pub async fn run(
             destination: settings.destination.clone(),
             framing: settings.framing,
             envelope: settings.envelope,
-            // The handshake checks the certificate, before anything else.
+            // The handshake checks the certificate before the connection is used.
             has_certificate: settings.auth == config::TcpAuth::Certificate,
             shared: shared.clone(),
             turn: Mutex::default(),
@@ -136,22 +136,22 @@ pub async fn run(
     }
 }
 
-/// A frame, or several, on the way to their answers.
+/// One or more frames, on the way to their answers.
 enum Read {
     Submitted(Pending, Taken),
-    /// The answer to a frame that is no message.
+    /// The answer to a frame that is not a message.
     Answer(ToProducer),
     /// The last answer of the connection.
     Last(ToProducer),
 }
 
-/// Frames of one chunk, kept until answered, because they may have to be submitted again.
+/// Frames of one chunk. They are kept until answered, because they may have to be submitted again.
 struct Taken {
     copies: Arc<[CopyResult]>,
     share: Arc<FramePermits>,
 }
 
-/// A part of one connection's limits.
+/// A part of the limits of one connection, held by a chunk.
 struct FramePermits {
     _places: OwnedSemaphorePermit,
     _permit: OwnedSemaphorePermit,
@@ -165,11 +165,10 @@ struct Connection {
     destination: DestinationName,
     framing: Framing,
     envelope: Envelope,
-    /// The producer needs no token.
+    /// True if producers authenticate with a certificate, not with a token.
     has_certificate: bool,
     shared: Shared,
-    /// Held while submitting: by the reader for one chunk, or by the writer until all refused
-    /// frames are stored.
+    /// Held while submitting: by the reader for one chunk, or by the writer until all refused frames are stored.
     turn: Mutex<Session>,
     stop: CancellationToken,
 }
@@ -186,16 +185,16 @@ impl Connection {
         tls: Option<Acceptor>,
         unverified: Option<Arc<CancellationToken>>,
     ) {
-        // Answers are small and awaited, so send them at once.
+        // Answers are small, and the producer waits for them: send them at once.
         let _ = stream.set_nodelay(true);
-        // A producer that vanished must not hold its connection forever.
+        // A producer that has vanished must not hold its connection for ever.
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let socket = Socket::new(stream);
         let Some((read, write, certificate)) = self.opened(&socket, tls).await else { return };
-        // The handshake was enough where certificates are.
+        // If the listener needs a certificate, the handshake has already verified the connection.
         let unverified = unverified.filter(|_| !self.has_certificate);
-        // Bounded by the permits of the frames in it.
+        // The permits of its frames limit this queue.
         let (reads, queue) = mpsc::unbounded_channel();
         let ended = CancellationToken::new();
         let writer = {
@@ -205,18 +204,19 @@ impl Connection {
         let reader = async {
             let frames = FramedRead::new(read, self.first_codec());
             tokio::select! {
-                // Once the connection has ended, a waiting frame must not be submitted.
+                // Once the connection has ended, this must not submit a waiting frame.
                 biased;
                 () = ended.cancelled() => {}
                 () = self.read_frames(frames, (certificate, unverified), &reads) => {}
             }
-            // Closes the queue: the writer ends once everything is answered.
+            // Closes the queue: the writer ends once all frames are answered.
             drop(reads);
         };
         tokio::join!(reader, writer);
     }
 
-    /// Both directions of the connection, over TLS if the listener has certificates; and the producer's certificate.
+    /// Opens both directions of the connection, over TLS if the listener has certificates. Also returns the producer's
+    /// certificate.
     async fn opened(
         &self,
         socket: &Socket,
@@ -304,7 +304,7 @@ impl Connection {
                 let kib: usize = frames.iter().map(|frame| frame.len() / 1024 + 1).sum();
                 let places = places.clone().acquire_many_owned(frames.len() as u32).await;
                 let permit = permit.clone().acquire_many_owned(kib.min(ROOM_KIB) as u32).await;
-                // The semaphores are never closed.
+                // Never fails, because nothing closes the semaphores.
                 let (Ok(places), Ok(permit)) = (places, permit) else { return };
                 let share = Arc::new(FramePermits { _places: places, _permit: permit });
                 if !self.take(frames, self.has_proof(&shown), share, queue).await {
@@ -327,10 +327,10 @@ impl Connection {
         }
     }
 
-    /// The next frame. Once it has begun, it must arrive at the configured pace.
+    /// The next frame. Once a frame has begun, it must arrive at the configured speed.
     async fn next_frame(&self, stream: &mut Frames) -> Option<Result<Bytes, FrameError>> {
         let pace = self.shared.pace;
-        // Bytes of the frame at the start of the window.
+        // The size of the incomplete frame at the start of the window.
         let mut before = None;
         loop {
             if let Ok(frame) = timeout(pace.window, stream.next()).await {
@@ -345,7 +345,7 @@ impl Connection {
         }
     }
 
-    /// Submits frames of one chunk when the reader may. False when no more frames may be read.
+    /// Submits frames of one chunk, once the reader may. False when no more frames may be read.
     async fn take(
         &self,
         frames: Vec<Bytes>,
@@ -355,16 +355,16 @@ impl Connection {
     ) -> bool {
         let entry = self.entry(has_proof).await;
         let copies = self.copies(frames, &entry).await;
-        // Later frames would overtake it.
+        // Later frames would overtake the refused frame.
         let is_last = copies.iter().any(|copy| copy.as_ref().is_err_and(Refusal::is_temporary));
         let taken = Taken { copies: copies.into(), share };
         let session = self.turn.lock().await;
         let pending = self.commit(&entry, taken.copies.clone(), &session).await;
-        // Before releasing the lock: the writer must find everything in the queue.
+        // Before the lock is released: the writer must find all submitted frames in the queue.
         queue.send(Read::Submitted(pending, taken)).is_ok() && !is_last
     }
 
-    /// The definition of the destination, or why it takes no frames now.
+    /// The definition of the destination, or the reason why it accepts no frames now.
     async fn entry(&self, has_proof: bool) -> Result<Arc<CatalogEntry>, Refusal> {
         let entry = self.shared.committer.find(&self.destination).await?;
         match entry.destination.verify.is_some() && !has_proof {
@@ -373,7 +373,7 @@ impl Connection {
         }
     }
 
-    /// The messages in these frames, as the destination takes them.
+    /// The copies of these frames for the destination.
     async fn copies(
         &self,
         frames: Vec<Bytes>,
@@ -389,14 +389,14 @@ impl Connection {
             Ok(entry) if entry.destination.has_key_sources() => {
                 let (copies, keys) =
                     (copies.map(|copy| (copy, None)), self.shared.committer.keys());
-                // Boxed, because most destinations do not need it.
+                // Boxed, because most destinations do not need this large future.
                 Box::pin(keys.find_all(copies.collect(), &entry.destination, &self.stop)).await
             }
             _ => copies.collect(),
         }
     }
 
-    /// Submits messages after acquiring memory for them.
+    /// Acquires memory for copies, and submits them.
     async fn commit(
         &self,
         entry: &Result<Arc<CatalogEntry>, Refusal>,
@@ -410,7 +410,7 @@ impl Connection {
     }
 }
 
-/// The answer to a connection that may not send.
+/// The answer to a connection that may not send. It closes the connection.
 fn refusal_of(problem: Problem) -> ToProducer {
     let sentence = format!("{}; the connection is closed", problem.detail).into();
     ToProducer::Err { code: problem.code, sentence }

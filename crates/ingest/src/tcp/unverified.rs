@@ -1,5 +1,5 @@
-//! The connections that have shown no credential yet, where one is needed. At the limit of connections, the oldest of
-//! them yields its place.
+//! The connections that have not shown a needed credential yet. At the limit of connections, the oldest of them yields
+//! its place.
 
 use std::{
     collections::VecDeque,
@@ -9,12 +9,12 @@ use std::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// These connections, the oldest first. Cheap to clone.
+/// The unverified connections, the oldest first. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Unverified(Arc<Mutex<VecDeque<Weak<CancellationToken>>>>);
 
 impl Unverified {
-    /// A new one, until what this returns is dropped. It is cancelled when the connection has to close.
+    /// Adds a connection, until the returned token is dropped. The token is cancelled when the connection has to close.
     pub(super) fn add(&self) -> Arc<CancellationToken> {
         let closing = Arc::default();
         let mut all = self.0.lock();
@@ -23,7 +23,7 @@ impl Unverified {
         closing
     }
 
-    /// Closes the oldest. False if there is none.
+    /// Closes the oldest unverified connection. False if there is none.
     pub(super) fn displace_oldest(&self) -> bool {
         let mut all = self.0.lock();
         let oldest = std::iter::from_fn(|| all.pop_front()).find_map(|one| one.upgrade());

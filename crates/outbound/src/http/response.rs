@@ -63,7 +63,7 @@ pub async fn refusal_in_full(answer: Response) -> String {
     if said.is_empty() { status } else { format!("{status}: {said}") }
 }
 
-/// The beginning of an answer's body as text, at most `bytes_max`. If the body breaks off, the part received.
+/// The beginning of an answer's body as text, at most `bytes_max`. If the body breaks off, returns the part received.
 async fn excerpt_of(mut answer: Response, bytes_max: usize) -> String {
     let mut body = BytesMut::new();
     while body.len() < bytes_max

@@ -20,7 +20,7 @@ use shares::{FairShare, Place, Shares};
 
 /// A look-up takes at most this long.
 const LOOKUP_MAX: Duration = Duration::from_secs(5);
-/// The limit for a name without a known result. Then the name is looked up again, as a silent one.
+/// The limit for a name without a known result. After this time, the name is looked up again, as a silent name.
 const FIRST_MAX: Duration = Duration::from_secs(1);
 /// The most look-ups at once.
 pub const LOOKUPS_MAX: usize = 64;
@@ -54,7 +54,7 @@ pub(super) struct Lookups {
 struct Names {
     /// Callers that ask for the same name share one look-up.
     in_flight: HashMap<String, Answer>,
-    /// By name: true if the last look-up found addresses, false if it failed or had no answer.
+    /// For each name: true if the last look-up found addresses; false if it failed, or had no answer.
     known: LruCache<String, bool>,
 }
 

@@ -127,7 +127,7 @@ impl Policy {
         if is_at(&own.listeners, |own| own.is_unspecified()) {
             return Err(RefusedReason::OwnListener);
         }
-        // It is unknown which other addresses of this machine Redis listens on. By default: 127.0.0.1 and ::1.
+        // Redis may listen on any address of this machine; by default, it listens on 127.0.0.1 and ::1.
         if is_at(&own.redis, is_of_this_machine) {
             return Err(RefusedReason::OwnRedis);
         }

@@ -21,7 +21,7 @@ const LAST_MAX: usize = 50;
 #[derive(Serialize)]
 pub(super) struct Destinations {
     at_ms: u64,
-    /// How many match, and how many there are.
+    /// How many destinations match the search, and how many there are.
     matching: usize,
     all: usize,
     page: usize,
@@ -40,7 +40,7 @@ struct Shown {
     in_per_second: f64,
     out_per_second: f64,
     head: Option<Head>,
-    /// Which part of the last attempts failed.
+    /// The share of the last attempts that failed, 0 to 1.
     error_rate: Option<f64>,
 }
 
@@ -76,7 +76,7 @@ pub(super) async fn read(
     Ok(Destinations { at_ms: server_clock_ms(), matching, all, page, pages, rows })
 }
 
-/// The rows are by name already.
+/// Sorts the rows, which are already sorted by name.
 fn sort(rows: &mut [&Row], sort: Sort) {
     let number = |row: &Row| -> f64 {
         let stats = row.stats.as_ref();

@@ -1,4 +1,4 @@
-//! The strip of a lane: its oldest pending messages with their states, and those that left last.
+//! The strip of a lane: its oldest pending messages with their states, and the last messages that have left.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use store::{Head, Listed, Paused, StoreError, Which, server_clock_ms};
 
 /// The most pending messages of a strip.
 const PENDING_MAX: usize = 120;
-/// How many of the last entries of the log are searched for messages of the lane, and shown at most.
+/// How many of the last log entries are searched for messages of the lane, and the most messages that are shown.
 const LOG_MAX: usize = 100;
 const LEFT_MAX: usize = 24;
 
@@ -26,12 +26,12 @@ pub(super) struct Lane {
     /// The oldest heads of the destination, if it has many lanes.
     heads: Vec<Head>,
     cells: Vec<Cell>,
-    /// True if more are pending behind the cells.
+    /// True if more messages are pending behind the cells.
     has_more: bool,
     left: Vec<Left>,
 }
 
-/// Of the whole destination.
+/// The backlog of the whole destination.
 #[derive(Serialize)]
 struct Backlog {
     #[serde(flatten)]
@@ -45,7 +45,7 @@ struct Backlog {
 #[derive(Serialize)]
 struct Cell {
     sequence: Sequence,
-    /// A tombstone has the state in which it will leave.
+    /// The state; for a tombstone, the state with which it will leave.
     state: State,
     age_ms: u64,
     attempts: u32,
@@ -53,7 +53,7 @@ struct Cell {
     due_ms: Option<u64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     withdrawing: bool,
-    /// Who processes or consumes it: the name that a worker or a consumer gave, or a pod; and until when.
+    /// The worker, consumer or pod that holds the message, and when its lease expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerName>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +77,7 @@ pub(super) async fn read(
     let entry = sources.catalog.find(destination).await?;
     let entry = entry.ok_or(StoreError::UnknownDestination)?;
     let ordering = entry.destination.ordering;
-    // With one lane for all, or none, the key of a message does not matter.
+    // With ordering by destination, or without ordering, the key of a message does not matter.
     let key = if ordering == Ordering::Key { Some(key.unwrap_or_default()) } else { None };
     let store = &sources.store;
     let which = Which { key: key.map(str::to_owned), limit: PENDING_MAX, ..Which::default() };
@@ -144,17 +144,17 @@ fn cell(listed: &Listed, now_ms: u64) -> Cell {
     }
 }
 
-/// Redis knows which messages consumers hold.
+/// Marks the messages that consumers hold. Redis knows which.
 fn mark_consuming(cells: &mut [Cell]) {
     let is_held = |cell: &&mut Cell| cell.state == State::Ready && cell.lease_expires_ms.is_some();
     cells.iter_mut().filter(is_held).for_each(|cell| cell.state = State::Delivering);
 }
 
-/// Redis does not know which ready messages are being delivered, only how many: those at the front.
+/// Marks the ready messages at the front as being delivered. Redis knows only how many there are.
 fn mark_delivering(cells: &mut [Cell], delivering: u64, ordering: Ordering) {
     let most = match ordering {
         Ordering::Destination | Ordering::None => delivering as usize,
-        // The number is of all lanes.
+        // The number is the sum over all lanes.
         Ordering::Key => delivering.min(1) as usize,
     };
     let ready = cells.iter_mut().take_while(|cell| {

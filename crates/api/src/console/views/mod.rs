@@ -1,4 +1,4 @@
-//! What the pages show. A view is read once for all browsers that show it.
+//! The views that the pages show. This process reads a view once for all browsers that show it.
 
 mod destinations;
 mod lane;
@@ -13,7 +13,7 @@ use super::{Sources, numbers::Numbers};
 use domain::DestinationName;
 use store::{CatalogEntry, StoreError, server_clock_ms};
 
-/// What is shown: everything that its numbers depend on.
+/// A view, with every parameter that its numbers depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum View {
     Overview { only: Only },
@@ -25,16 +25,16 @@ pub(super) enum View {
 /// The destinations that the token lists; `None`: all.
 pub(super) type Only = Option<Arc<BTreeSet<DestinationName>>>;
 
-/// Which destinations are shown.
+/// The rows that the list of destinations shows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Rows {
-    /// Only names with this text.
+    /// Only destinations whose names contain this text.
     pub(super) search: String,
     pub(super) sort: Sort,
     pub(super) page: usize,
 }
 
-/// What comes first.
+/// The order of the rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sort {
@@ -48,7 +48,7 @@ pub(super) enum Sort {
 }
 
 impl View {
-    /// How often it is read at most.
+    /// The shortest time between two reads of the view.
     pub(super) fn interval(&self) -> Duration {
         Duration::from_millis(match self {
             View::Lane { .. } => 400,
@@ -57,7 +57,7 @@ impl View {
         })
     }
 
-    /// The view as JSON; why it cannot be read, as `error`.
+    /// The view as JSON; if it cannot be read, an object with the reason in `error`.
     pub(super) async fn frame(&self, sources: &Sources, numbers: &Numbers) -> String {
         let read = match self {
             View::Overview { only } => overview::read(sources, numbers, only).await.map(json),

@@ -1,4 +1,4 @@
-//! The deployment at a glance.
+//! The overview of the deployment.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::console::{
 use domain::DestinationName;
 use store::{Paused, Stats, server_clock_ms};
 
-/// Destinations whose log is read for the latency: those that deliver most.
+/// The most destinations whose logs are read for the latency: the busiest ones.
 const BUSY_MAX: usize = 8;
-/// The last messages of each of them.
+/// The last messages of each of these destinations.
 const LAST_MAX: usize = 50;
 
 #[derive(Serialize)]
@@ -45,7 +45,7 @@ struct Totals {
     left: u64,
 }
 
-/// Of the last messages of the busiest destinations, in ms.
+/// The latency of the last messages of the busiest destinations, in ms.
 #[derive(Default, Serialize)]
 struct Latency {
     messages: usize,
@@ -65,9 +65,9 @@ struct Busy {
 
 #[derive(Serialize)]
 struct Redis {
-    /// Partitions whose server does not answer.
+    /// The number of partitions whose server does not answer.
     silent_partitions: usize,
-    /// Its servers.
+    /// The servers of the deployment.
     servers: Vec<Server>,
 }
 
@@ -141,7 +141,7 @@ async fn latency(sources: &Sources, rows: &[&Row]) -> Latency {
     let logs = busy.iter().map(|row| measure::last_entries(&sources.store, &row.entry, LAST_MAX));
     let (mut latencies, mut overheads) = (Vec::new(), Vec::new());
     for (row, entries) in busy.iter().zip(join_all(logs).await) {
-        // A log that cannot be read must not hide the others'.
+        // If a log cannot be read, the other destinations still count.
         let entries = entries.unwrap_or_default();
         measure::add_latencies(&row.entry, &entries, (&mut latencies, &mut overheads));
     }
@@ -162,7 +162,7 @@ async fn redis(sources: &Sources) -> Redis {
     let found = all.into_iter().flatten();
     let mut servers: Vec<Server> =
         found.map(|memory| Server { used_bytes: memory.used, max_bytes: memory.max }).collect();
-    // Each partition has the answer of its server.
+    // Each partition repeats the numbers of its server.
     servers.sort();
     servers.dedup();
     Redis { silent_partitions, servers }

@@ -1,4 +1,4 @@
-//! The live pods, and who owns which partition.
+//! The live pods, and the owner of each partition.
 
 use serde::Serialize;
 
@@ -21,9 +21,9 @@ struct Pod {
     schema: u32,
     version: String,
     address: String,
-    /// In ms since 1970; 0: not known yet.
+    /// When the pod started, in ms since 1970; 0: not known yet.
     started_ms: u64,
-    /// How long its last heartbeat still counts.
+    /// How long the pod counts as live without another heartbeat.
     expires_in_ms: u64,
     partitions: Vec<u16>,
     /// True for the pod that answers.
@@ -33,7 +33,7 @@ struct Pod {
 #[derive(Serialize)]
 struct Partition {
     partition: usize,
-    /// The pod; `null`: no sender owns it.
+    /// The pod that owns the partition; `null`: no sender owns it.
     owner: Option<String>,
     destinations: usize,
 }

@@ -67,7 +67,7 @@ pub(super) fn stripe(verify: &Verify, headers: &HeaderMap, now_ms: u64) -> Read<
             }
             "t" => time = Some(value),
             "v1" => tags.push(Tag::Hmac(decoded(name, value, SignatureEncoding::Hex)?)),
-            // Ignores other schemes, such as v0 of test events.
+            // Ignores other schemes, such as `v0` of test events.
             _ => {}
         }
     }
@@ -131,7 +131,7 @@ pub(super) fn hmac(verify: &Verify, headers: &HeaderMap, now_ms: u64) -> Read<Cl
     Ok(Claim { before, after, tags, id, timestamp, own: None })
 }
 
-/// The signatures of Standard Webhooks. Versions other than `v1` and `v1a` are left out.
+/// The signatures of Standard Webhooks. Ignores versions other than `v1` and `v1a`.
 fn standard_tags(name: &str, text: &str) -> Read<Vec<Tag>> {
     let mut tags = Vec::new();
     for signature in text.split_ascii_whitespace() {
