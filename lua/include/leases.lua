@@ -1,7 +1,7 @@
--- Checks of lease tokens. A lease is a member '<destination>/<sequence>/<secret>' of the partition's leases; only a
+-- Checks of lease tokens. A lease is a member '<destination>/<sequence>/<secret>' of the partition's leases. Only a
 -- caller that names this exact member holds the lease.
 
--- The lease members of these rows.
+-- Returns the lease members of these rows.
 local function members_of(rows)
   local members = {}
   for i, row in ipairs(rows) do members[i] = row.member end
