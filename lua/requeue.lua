@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- requeue: returns claimed messages without processing them. This does not count as an attempt.
+-- requeue: puts claimed messages back into `waiting`, unprocessed. This does not count as an attempt.
 --
 -- Returns: {'ok' | 'stale_lease' | 'settled' …} in the order of the call
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>

@@ -72,8 +72,8 @@ impl Store {
         Ok(self.acknowledge(entry, "accept", Duration::ZERO, tokens, &[]).await?.1)
     }
 
-    /// Returns the lanes of these messages, from the first message on that is not accepted. Does not count as an
-    /// attempt.
+    /// Ends the leases on the lanes of these messages. Messages that are not accepted can be leased again. This does not
+    /// count as an attempt.
     pub async fn give_back(
         &self,
         entry: &CatalogEntry,

@@ -34,7 +34,7 @@ contract! {
 }
 
 impl Store {
-    /// Returns claimed messages of one destination without processing them. This does not count as an attempt.
+    /// Puts claimed messages of one destination back into `waiting`, unprocessed. This does not count as an attempt.
     pub async fn requeue(
         &self,
         call_sequence: &CallSequence,
