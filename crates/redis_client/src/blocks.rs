@@ -27,7 +27,7 @@ const BLOCKS_MAX: usize = 64;
 const BYTES_MAX: usize = 256 << 10;
 /// The most messages that the blocks of one call contain. One block is sent even if it has more.
 const MESSAGES_MAX: usize = 512;
-/// A block with more bytes, keys and arguments, or messages is sent in a call of its own.
+/// A block with more bytes, more keys and arguments, or more messages than these is sent in a call of its own.
 const BLOCK_BYTES_MAX: usize = 16 << 10;
 const BLOCK_WORDS_MAX: usize = 160;
 const BLOCK_MESSAGES_MAX: usize = 64;

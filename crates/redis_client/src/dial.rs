@@ -91,7 +91,7 @@ impl Dialer {
     }
 }
 
-/// The same address, with the settings of all connections.
+/// Adds the settings that all connections have to an address.
 pub(super) fn tuned(
     info: &ConnectionInfo,
     protocol: ProtocolVersion,

@@ -23,9 +23,9 @@ const LISTENERS_MAX: usize = 8;
 /// The state of a primary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerState {
-    /// Its version.
+    /// The version of the server.
     pub version: String,
-    /// Its `maxmemory-policy`.
+    /// The setting `maxmemory-policy`.
     pub policy: String,
     /// Used memory, in bytes.
     pub used: u64,
@@ -35,7 +35,7 @@ pub struct ServerState {
     pub of_machine: u64,
     /// True if the server keeps an append-only file.
     pub appends: bool,
-    /// Its `appendfsync`; `None` if unknown.
+    /// The setting `appendfsync`; `None` if unknown.
     pub fsync: Option<String>,
     /// True if the server does not sync the append-only file while it saves or rewrites
     /// (`no-appendfsync-on-rewrite`).
@@ -52,7 +52,7 @@ pub struct ServerState {
     pub clients_max: u64,
     /// The ports that the server listens on.
     pub ports: Vec<u16>,
-    /// Its replicas.
+    /// The replicas of the server.
     pub replicas: Vec<Replica>,
     /// How far its clock is ahead of the clock of this machine, in ms.
     pub ahead_ms: i64,

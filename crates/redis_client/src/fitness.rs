@@ -22,7 +22,7 @@ pub enum UnfitServer {
     /// The server does not answer.
     #[error("Redis at {url} cannot be reached: {problem}. Check redis.url, and that Redis runs.")]
     Unreachable {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
         /// What happened when Reseq tried to connect.
         problem: String,
@@ -30,9 +30,9 @@ pub enum UnfitServer {
     /// The server lacks features that the scripts use.
     #[error("Redis at {url} is version {version}; Reseq needs 7.0 or later.")]
     TooOld {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
-        /// Its version.
+        /// The version of the server.
         version: String,
     },
     /// The server may evict messages when its memory is full.
@@ -41,9 +41,9 @@ pub enum UnfitServer {
          runs out. Set maxmemory-policy noeviction."
     )]
     Evicts {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
-        /// Its policy.
+        /// The setting `maxmemory-policy`.
         policy: String,
     },
     /// The server is a node of a cluster, but the URL names a single server.
@@ -52,7 +52,7 @@ pub enum UnfitServer {
          redis+cluster://host:port,host:port,… with some of its nodes."
     )]
     IsCluster {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
     },
     /// The server is not in a cluster, but the URL names a cluster.
@@ -61,7 +61,7 @@ pub enum UnfitServer {
          redis+sentinel://host:port,…/service-name."
     )]
     IsNoCluster {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
     },
     /// The server is a replica, and the URL names a single server.
@@ -70,7 +70,7 @@ pub enum UnfitServer {
          redis+sentinel://host:port,…/service-name, which follows it."
     )]
     IsReplica {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
         /// The host and port of its primary.
         primary: String,
@@ -81,7 +81,7 @@ pub enum UnfitServer {
          redis.url has none. Set redis.url to redis://[user]:password@host:port."
     )]
     NoAccess {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
     },
     /// The Redis user lacks rights that Reseq needs.
@@ -90,7 +90,7 @@ pub enum UnfitServer {
          docs/reference/redis-requirements.md lists all rules."
     )]
     NoRights {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
         /// Which rights are missing.
         sentence: String,

@@ -1,4 +1,4 @@
-//! Splits the work of a call, so that each call has a limited number of items and bytes.
+//! Splits a list of items into calls with a limited number of items and bytes.
 
 /// Splits items into calls of at most `count_max` items and about `bytes_max` bytes, which a connection can carry in
 /// time. An item that is larger gets a call of its own.

@@ -169,7 +169,7 @@ impl List {
         )
     }
 
-    /// Reads the list from the keys and arguments that come after those already read.
+    /// The Lua loop that reads the list. It begins after the keys and arguments that are already read.
     fn loop_of(&self) -> String {
         let List { name, keys, args } = self;
         let of = |from: &str, at: &str, names: &[&'static str]| {

@@ -48,7 +48,7 @@ impl KeptResult {
         rmp_serde::to_vec(self).unwrap_or_default()
     }
 
-    /// Reads what [`KeptResult::encode`] wrote.
+    /// Reads a result that [`KeptResult::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<KeptResult, StoreError> {
         let unreadable =
             |error| StoreError::Unreadable(format!("the result of a message: {error}"));

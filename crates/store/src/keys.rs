@@ -129,12 +129,12 @@ impl Keys {
         IndexKeys { base: format!("{}:{{index}}:destinations", self.prefix) }
     }
 
-    /// All topics.
+    /// The index of all topics.
     pub fn topics(&self) -> IndexKeys {
         IndexKeys { base: format!("{}:{{index}}:topics", self.prefix) }
     }
 
-    /// All tokens, by id.
+    /// The index of all tokens, by id.
     pub fn tokens(&self) -> IndexKeys {
         IndexKeys { base: format!("{}:{{index}}:tokens", self.prefix) }
     }

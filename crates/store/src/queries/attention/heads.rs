@@ -26,7 +26,8 @@ const UNTAKEN_MAX: usize = 100;
 /// If a message is still the oldest of its destination after this time, the destination needs attention, in ms:
 /// processing or delivery is too slow, although nothing fails. The alert ReseqHeadOld has the same limit.
 const OLD_MS: u64 = 300_000;
-/// The most destinations whose oldest message one call reads for this. It reads those with the longest backlogs.
+/// The most destinations whose oldest message one call reads to find slow ones. It reads those with the longest
+/// backlogs.
 const OLD_MAX: usize = 20;
 /// The time between two checks whether anybody takes messages. A worker takes its next message sooner.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
