@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- acknowledge: a consumer accepts messages, refuses one, extends its leases or gives them back. An acknowledgement that
--- comes too late changes nothing. A hint tells the owner of the partition, which settles or retries the messages.
+-- acknowledge: a consumer accepts messages, refuses one, extends its leases or returns its messages. An
+-- acknowledgement that comes too late changes nothing. The script leaves a hint for the owner of the partition, which
+-- then settles or retries the messages.
 --
--- Returns: {deadline of the extended leases, in ms since 1970, 'ok' | 'settled' | 'stale_lease' per item}. 'accept' and
---   'refuse' also accept the messages before this one in its lane; settled: the message was accepted before, or has
---   left
+-- Returns: {deadline of the extended leases, in ms since 1970, 'ok' | 'settled' | 'stale_lease' per item}. 'accept'
+--   and 'refuse' also accept the earlier messages of the lane; settled: the message was accepted before, or has left
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION
 -- Sent again, it changes nothing more ('extend' counts from the later call): no call number is needed.
 -- include: schema, clock, epoch, leases, head, consumers, wake
@@ -17,7 +17,7 @@ if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DES
 local lasts = tonumber(lease_ms) or 0
 local is_changed = false
 
--- Stores when the owner must look at the lane and, if given, when consumers may.
+-- Stores when the owner must look at the lane and, if given, when consumers may look at it.
 local function note(lane, owner_at, consumers_at)
   redis.call('ZADD', key_consumer_lease_ends, owner_at, lane)
   redis.call('ZADD', key_consumers, '0', destination)

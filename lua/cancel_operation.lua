@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- cancel_operation: asks the process that runs a bulk operation to stop it.
 --
--- Returns: its state (JSON); nil if there is no such operation (any more)
+-- Returns: the state of the operation (JSON); nil if the operation does not exist (any more)
 -- Errors: NEWER_SCHEMA <schema>
 -- Sent again, it changes nothing: no call number is needed.
 -- include: schema

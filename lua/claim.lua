@@ -4,9 +4,9 @@
 -- Returns: {deadline in ms since 1970, sequence, record, sequence, record …}; or, if any of the messages has earlier
 --   attempts, {deadline, 'attempts', sequence, record, attempts or '' …}; a record ('': missing) whose body is stored
 --   out of line is followed by the body ('': missing); {deadline, 'again', …}: more messages may wait, although this
---   answer has fewer than `most`; {deadline, 'rest', ms, …}: the destination rests for so long, because of its rate;
---   {deadline, 'full', …}: Redis has no memory left, so the claim took only heads of lanes. Suspects get an answer of
---   their own, even if there are fewer than `fewest`
+--   answer has fewer than `most`; {deadline, 'rest', ms, …}: the rate of the destination allows the next claim only
+--   after this time; {deadline, 'full', …}: Redis has no memory left, so the claim took only heads of lanes. An
+--   answer with suspects contains no other messages, and may contain fewer than `fewest`
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, out_of_line, claim_fast, rate
 
@@ -47,10 +47,11 @@ if not answered then
   end
 end
 
--- The rest is for calls that cannot take the fast path.
+-- The rest of the script is for calls that cannot take the fast path.
 -- include: read_ahead, withdrawn, bodies, attempts, suspects, reserve, heads
 
--- Claims serve destinations in turn: puts this one behind all others. A destination that was not served yet has turn 0.
+-- Processors serve destinations in turn: puts this destination behind all others. A destination that was not served
+-- yet has turn 0.
 local function to_end_of_active()
   local last = redis.call('ZRANGE', key_active, '-1', '-1', 'WITHSCORES')[2]
   redis.call('ZADD', key_active, text((tonumber(last) or 0) + 1), destination)
@@ -61,10 +62,10 @@ local function lease_of(sequence)
   return before_sequence .. sequence .. after_sequence
 end
 
--- Builds the answer. A repeated call reads the records again, because they are not stored with the call; its
--- `sequences` are only the messages that are still leased under this secret. Also returns how many of the sequences the
--- answer covers, which of them it contains, and which must wait for other suspects. The size of the records just read
--- decides how many it reads next.
+-- Builds the answer. A repeated call reads the records again, because Redis does not store them with the call; its
+-- `sequences` are only the messages that are still leased under this secret. Also returns how many of the sequences
+-- this call has handled, which of them the answer contains, and which messages must wait for other suspects. The size
+-- of the records just read decides how many records the function reads next.
 local function answer_of(deadline, sequences, room, turn_of)
   local answer, claimed, looked, wanted, later = {deadline}, {}, 0, {}, {}
   local attempts_kept = redis.call('HLEN', key_attempts) > 0
@@ -116,7 +117,7 @@ if answered then
   return (answer_of(answered[1], held, math.huge))
 end
 
--- Set if the list has withdrawn messages: how many messages at its front are not withdrawn.
+-- If the list has withdrawn messages: the number of messages at its front that are not withdrawn.
 local clean
 local wanted = IS_FULL and WINDOW or most
 if definition[3] then
@@ -126,7 +127,7 @@ if definition[3] then
     return keep(key_call, number, {text(now), 'again'})
   end
 end
--- Read one more than wanted, to know whether there are more.
+-- Read one message more than wanted, to know whether there are more.
 local last = clean and math.min(wanted, clean - 1) or wanted
 local sequences = last < 0 and {} or redis.call(by_priority and 'ZRANGE' or 'LRANGE', key_waiting, '0', text(last))
 local has_more = #sequences > wanted or clean and redis.call('LLEN', key_waiting) > #sequences
@@ -140,10 +141,10 @@ if IS_FULL then taken = is_paused and {} or heads_among(sequences, ordering, key
 local turn_of, held_suspects = suspect_turns(definition[4], key_leases, has_no_suspects == '1')
 local answer, covered, claimed, later = answer_of(deadline, taken, tonumber(bytes_max), turn_of)
 local suspects = held_suspects()
--- Fewer than the caller wants: claim none, and leave them for callers that want fewer.
+-- The claim found fewer messages than the caller wants: leave them for callers that accept fewer.
 if #claimed < least and not suspects and (#claimed > 0 or #later == 0) then
   if IS_FULL and not by_priority and not is_paused and #taken == 0 and has_more then
-    -- None of these is a head: move them to the end, so that the next call looks at others.
+    -- None of these messages is a head: move them to the end, so that the next call looks at other messages.
     redis.call('LTRIM', key_waiting, text(#sequences), '-1')
     redis.call('RPUSH', key_waiting, unpack(sequences))
   end

@@ -1,15 +1,15 @@
 #!lua
 -- complete: stores the outputs of claimed messages, and makes the messages ready.
 --
--- Returns: {number (from 1), 'stale_lease' | 'settled' | 'full', number, …}: all others were completed; settled:
---   completed before; full: Redis has no memory left for this output, and the lease of the message continues
+-- Returns: {number (from 1), 'stale_lease' | 'settled' | 'full', number, …}: the messages that were not completed;
+--   settled: completed before; full: Redis has no memory left for this output, and the lease of the message continues
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNREADABLE
 -- Sent again, it finds the messages settled: their leases have ended. No call number is needed.
 -- include: schema, clock, wake
 -- include: lists, leases, attempts, waiting, serial, reserve
 
--- How long a result is kept, and the most bytes of results that are added meanwhile for a destination, and for all
--- destinations of a partition.
+-- How long a result is kept, and the most bytes of results that are added within this time: for one destination, and
+-- for all destinations of a partition.
 local RESULT_MS = 60000
 local RESULTS_BYTES_MAX, ALL_RESULTS_BYTES_MAX = 32 * 1048576, 128 * 1048576
 
@@ -27,8 +27,9 @@ local place = {
 local held = deadlines(key_leases, members_of(completions))
 local attempts_kept = redis.call('HLEN', key_attempts) > 0
 
--- A token names its lane. A forged token, or a token from before a change of ordering, must not affect another lane. A
--- destination without keys has only one pair of sets, so it is enough to check their head.
+-- A lease token names its lane. A forged token, or a token from before a change of ordering, must not affect another
+-- lane. A destination without ordering keys has only one pair of sets, so it is enough to check the head of that
+-- pair.
 local heads = {}
 local function head_of(lane)
   if not heads[lane] then heads[lane] = redis.call('ZRANGE', lanes[lane].in_progress, '0', '0')[1] or '' end
@@ -105,7 +106,7 @@ for _, body in ipairs(bodies) do
   end
 end
 
--- Keeps the errors; the counts start again for delivery.
+-- Keeps the errors, but resets the counts, because delivery counts its own attempts.
 local function forget_attempts()
   for _, sequence in ipairs(finished) do
     if redis.call('HEXISTS', key_attempts, sequence) == 1 then
@@ -153,7 +154,7 @@ local function finish(lane, of_lane, now)
   return is_head
 end
 
--- A wrong type ends the call here, before it writes.
+-- If a key has the wrong type, the call ends here, before it writes.
 for lane, of_lane in ipairs(scores) do
   if of_lane.n > 0 then redis.call('ZCARD', lanes[lane].ready) end
 end

@@ -1,6 +1,6 @@
 #!lua
--- complete_fast: the fast path of complete, for the usual case of a quiet destination: one message that has nothing
--- special, of a destination that is one lane with parallel processing. It does the same with fewer commands and less
+-- complete_fast: the fast path of complete, for the usual case of a quiet destination: one ordinary message of a
+-- destination that is one lane with parallel processing. It does the same as complete with fewer commands and less
 -- Lua.
 --
 -- Returns: {}

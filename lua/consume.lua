@@ -10,7 +10,7 @@
 
 -- The most messages that one call reads to find messages to lease.
 local READS_MAX = 4000
--- After this time, in ms, consumers look again at a lane that waits for the owner or has nothing else for them.
+-- In ms: how long consumers do not look at a lane that waits for the owner or has no other messages for them.
 local LOOK_AGAIN_MS = 1000
 
 local number = tonumber(call_number)
@@ -57,7 +57,7 @@ local function add_messages(key, sequences, records)
   end
 end
 
--- A repeated call returns the messages that are still leased under its secret.
+-- Answers a repeated call with the messages that are still leased under its secret.
 if answered then
   answer[1] = answered
   for i, key in ipairs(lanes) do
@@ -80,9 +80,10 @@ end
 local deadline = now + lasts
 answer[1] = text(deadline)
 
--- Redis may have forgotten leases together with the epoch before, so consumers get nothing until these have ended. That
--- takes one lease at most, even if leases have become shorter since. A destination that was created in this epoch had
--- no leases. If the stored time dates from when the clock was ahead, the wait begins again.
+-- If Redis lost an epoch, it may also have lost leases of that time, so consumers get nothing until such leases must
+-- have ended. This takes at most the length of one lease, even if leases have become shorter since. A destination
+-- that was created in this epoch had no leases. If the clock was ahead when the end of the wait was stored, the wait
+-- begins again.
 local from, wait = tonumber(definition[8]) or 0, tonumber(definition[10]) or 0
 if definition[7] ~= text(epoch) or from > now + wait then
   wait = math.max(lasts, math.min(from - now, wait))
@@ -100,7 +101,8 @@ local lanes_left = tonumber(lanes_max) - redis.call('ZCOUNT', key_consumer_lease
 local is_halted = (tonumber(definition[5]) or 0) > 0
 local is_withdrawn = (tonumber(definition[6]) or 0) > 0
 
--- Returns the part of a run that may be leased, without tombstones; its records; and true if the owner must act first.
+-- Returns the part of a run that may be leased, without tombstones; the records of this part; and true if the owner
+-- must act first.
 local function front_of(run)
   local records = redis.call('HMGET', key_messages, unpack(run))
   local halted = is_halted and redis.call('ZMSCORE', key_halted, unpack(run)) or {}
@@ -127,25 +129,25 @@ local function note(list, score, key)
   list[#list + 1], list[#list + 2] = text(score), key
 end
 
--- Reads when the lanes may be leased. The caller may have chosen them by earlier hints.
+-- Reads from when the lanes may be leased. The caller may have chosen the lanes by earlier hints.
 local function read_hints()
   if #lanes == 0 then return {} end
   if ordering == 'destination' then return {redis.call('ZSCORE', key_releasable, destination)} end
   return redis.call('ZMSCORE', key_lanes, unpack(lanes))
 end
 
--- Leases the front of a lane. Returns false if the call may lease no other lane.
+-- Leases the front of a lane. Returns false if the call may lease no further lane.
 local function lease(i, key, hint)
   local wait, is_too_late = wait_of(hint, now, wait_max)
   local entry = read_lease(key_consumer_leases, key)
   if has_consumer(entry, now) then
     note(hints, entry.deadline, key)
   elseif entry.secret or entry.refusal then
-    -- The owner decides first.
+    -- The owner must decide first.
     note(owner_ends, 0, key)
     note(hints, now + LOOK_AGAIN_MS, key)
   elseif wait > 0 then
-    -- Its backoff is not over.
+    -- The backoff of the lane is not over.
     if is_too_late then note(hints, now + wait_max, key) end
   elseif entry.most and #leased > 0 then
     return true

@@ -1,8 +1,8 @@
 #!lua
--- define: creates a destination, or changes its definition, and keeps the last versions with who wrote them. The
--- partition's definition decides; the index of all destinations is updated afterwards.
+-- define: creates a destination, or changes its definition, and keeps the last versions with their authors. The
+-- partition's copy of the definition is authoritative; the index of all destinations is updated afterwards.
 --
--- Returns: {version, 1 if this changed anything, 1 if it was created, what is paused as in pause.lua, the
+-- Returns: {version, 1 if this changed anything, 1 if it was created, which parts are paused as in pause.lua, the
 --   epoch in which it was created}
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE, BEING_REMOVED, WRONG_VERSION <version, 0: it does not exist>,
 --   NO_MEMORY (for another destination)
@@ -19,7 +19,7 @@ local definition = redis.call('HMGET', key_destination, 'version', 'definition',
   'deleted', 'processing', 'paused', 'born', 'delivery', 'versions')
 if definition[6] then return redis.error_reply('BEING_REMOVED the destination is being removed') end
 if definition[2] and (definition[2] == new_definition or definition[2] == same_definition) then
-  -- The version stays, because pods need not know of this change.
+  -- The version stays, because pods do not need to know of this change.
   if definition[2] ~= new_definition then redis.call('HSET', key_destination, 'definition', new_definition) end
   if file_forms ~= '' then redis.call('HSET', key_destination, 'file_forms', file_forms) end
   return {definition[1], 0, 0, definition[8] or '', definition[9] or '0'}
@@ -34,7 +34,7 @@ end
 if definition[7] and definition[7] ~= processing and pending > 0 then
   return redis.error_reply('WRONG_STATE processing cannot change while messages are pending')
 end
--- A consumer or a receiver may hold messages that nobody else may get meanwhile.
+-- A consumer or a receiver may hold messages. Nobody else may get these messages meanwhile.
 local was = definition[10]
 if was and was ~= delivery and (was == 'pull' or delivery == 'pull') and pending > 0 then
   return redis.error_reply('WRONG_STATE delivery.kind cannot change from or to pull while messages are pending')
@@ -42,14 +42,14 @@ end
 
 expect('ZCARD', key_active_builtin, key_active_worker)
 
--- A destination that was removed and created again must not reuse its old versions, whatever the clock says.
+-- If a destination was removed and is created again, it must not reuse an old version, whatever the clock says.
 local born, before = definition[9] or '0', tonumber(definition[1])
 if not before then
   born = text(birth)
   before = math.max(tonumber(redis.call('HGET', key_epoch, 'removed_version')) or 0, birth)
 end
 local version = text(math.max(before + 1, now))
--- The newest first, each on its line.
+-- The versions, newest first, one per line.
 local kept, upto = definition[11] or '', 0
 for _ = 2, versions_max do
   local line = string.find(kept, '\n', upto + 1, true)
@@ -62,8 +62,8 @@ redis.call('HSET', key_destination, 'version', version, 'definition', new_defini
 if file_forms ~= '' then redis.call('HSET', key_destination, 'file_forms', file_forms) end
 if not definition[1] then redis.call('HSET', key_destination, 'born', born) end
 if definition[3] ~= ordering then
-  -- The list contains at most withdrawn messages, and its key may become one of another type. The keys of earlier lanes
-  -- are unknown; but if there was never a message, all keys are known.
+  -- The list contains at most withdrawn messages, and its key may now need another type. Redis does not know the
+  -- ordering keys of earlier lanes; but if the destination never had a message, there are no earlier keys.
   redis.call('UNLINK', key_waiting, key_withdrawn, key_previous)
   redis.call('HDEL', key_destination, 'withdrawn', 'all_keys_known')
   if ordering == 'key' and not definition[4] then redis.call('HSET', key_destination, 'all_keys_known', '1') end

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- delete_destination: begins the removal of a destination. From then on, scripts refuse to ingest, claim or
--- release.
+-- delete_destination: begins the removal of a destination. From then on, scripts refuse to ingest into it, claim from
+-- it or release from it.
 --
 -- Returns: {version, pending messages}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, WRONG_STATE

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- delete_destination_batch: removes a batch of messages, their lanes, leases and delays, of a destination that is being
--- removed. A lease that remained would apply to a message with the same sequence after the destination is created
--- again.
+-- delete_destination_batch: removes a batch of messages of a destination that is being removed, with their lanes,
+-- leases and delays. If a lease remained, it would apply to a message with the same sequence after the destination is
+-- created again.
 --
 -- Returns: how many messages were removed
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE

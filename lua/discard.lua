@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- discard: removes dead letters on an operator's request.
 --
--- Returns: how many there were
+-- Returns: how many of the dead letters existed
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it finds none of them: no call number is needed.
 -- include: schema, bodies, dead_letters

@@ -3,7 +3,7 @@
 --
 -- Returns: how many were removed
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- Sent again, it removes the next ones, if they are too old as well: no call number is needed.
+-- Sent again, it removes the next dead letters if they are too old as well: no call number is needed.
 -- include: schema, clock, bodies, dead_letters
 
 check_schema(key_epoch)

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- extend: extends leases from now on, and stores checkpoints for the next attempts. Leaves a lease as it is if its
--- attempt began, and stored its last checkpoint, too long ago.
+-- extend: extends leases from now on, and stores checkpoints for the next attempts. Does not extend a lease if its
+-- attempt has run for too long without storing a checkpoint.
 --
--- Returns: {deadline in ms since 1970, 'ok' | 'attempt_timeout' | 'stale_lease' | 'settled' …} in order
+-- Returns: {deadline in ms since 1970, 'ok' | 'attempt_timeout' | 'stale_lease' | 'settled' …} in the order of the
+--   call
 -- Errors: NEWER_SCHEMA <schema>
 -- Sent again, it extends again: no call number is needed.
 -- include: schema, clock, leases, attempts
@@ -11,7 +12,7 @@ check_schema(key_epoch)
 local held = deadlines(key_leases, members_of(extensions))
 
 local now = now_ms()
--- Set if attempts have a time limit: an attempt is over if it has shown no progress since this time.
+-- Set if attempts have a time limit: an attempt that made no progress since this time is over.
 local since = attempt_ms_max ~= '0' and now - tonumber(attempt_ms_max)
 local function is_over(extension)
   if not since or extension.checkpoint ~= '' or tonumber(extension.claimed_ms) > since then return false end

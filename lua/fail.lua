@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
--- fail: ends processing attempts that have no output. The caller has decided by the definition `version` what becomes
--- of each message (crates/domain/src/retry.rs): another attempt after `wait_ms`; or, if that is empty, it leaves with
--- `how` as its kind of tombstone (withdraw.lua), or halts if `how` is empty. A message that is to leave halts if there
--- is no room for its dead letter, or another definition applies by now: the owner of the partition then withdraws it
--- later. With `is_later`, the attempt did not fail: its worker asks for the message later. This counts no attempt.
+-- fail: ends processing attempts that produced no output. The caller has decided, by version `version` of the
+-- definition, what happens to each message (crates/domain/src/retry.rs). With `wait_ms`, the message gets another
+-- attempt after this time. Otherwise it leaves with `how` as its kind of tombstone (withdraw.lua), or halts if `how`
+-- is empty. A message that should leave is halted instead if there is no room for its dead letter, or if another
+-- definition applies by now; the owner of the partition withdraws it later. With `is_later`, the attempt did not
+-- fail: the worker wants to get the message again later. This does not count as a failed attempt.
 --
--- Returns: {'ok' | 'halted' | 'withdrawn' | 'stale_lease' | 'settled' …} in order
+-- Returns: {'ok' | 'halted' | 'withdrawn' | 'stale_lease' | 'settled' …} in the order of the call
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>
 -- include: schema, clock, call, leases, attempts, head, wake, waiting, serial, out_of_line, tombstones
 
@@ -29,8 +30,8 @@ local place = {
 local is_current = definition[4] == version and not definition[5]
 local room = room_for_letters(key_dead_letters, letters_max)
 
--- True if the message may leave now. A forged token, or one from before a change of ordering, names another lane. A
--- pending withdrawal goes first: the owner carries it out.
+-- True if the message may leave now. A forged token, or a token from before a change of ordering, names another lane.
+-- If a withdrawal is pending, the owner carries it out first.
 local function may_go(failure)
   if failure.how == '' or not is_current or failure.how == 's' and room <= 0 then return false end
   return redis.call('ZSCORE', lanes[tonumber(failure.lane)].in_progress, failure.sequence)
@@ -79,7 +80,7 @@ if #gone > 0 then
   for sequence, attempts in pairs(failed) do keep_attempts(key_attempts, sequence, attempts) end
   if #halted > 0 then
     redis.call('ZADD', key_halted, unpack(halted))
-    -- The owner reports it, and on_exhausted may tell it to withdraw the message.
+    -- The owner reports the halted message. With on_exhausted, the owner may also withdraw it.
     wake(key_wake_releasable, destination)
   end
   if #due > 0 then

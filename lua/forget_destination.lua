@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- forget_destination: completes the removal of a destination. A destination created in this partition later gets a
--- higher version, and an epoch above any that a message of the removed one may have carried. So a destination of the
--- same name, which counts from 1 again, never repeats a position (epoch, sequence). The epoch of the partition stays,
--- so other destinations and the owner are not affected.
+-- forget_destination: completes the removal of a destination. A destination that is created in this partition later
+-- gets a higher version, and an epoch above any epoch that a message of the removed destination may have carried. So
+-- a destination with the same name, whose sequences begin with 1 again, never repeats a position (epoch, sequence).
+-- The epoch of the partition stays, so other destinations and the owner are not affected.
 --
 -- Returns: the highest epoch that a message of the destination may have carried, or 0 if there was nothing to forget
 -- Errors: NEWER_SCHEMA <schema>, WRONG_STATE
@@ -24,7 +24,7 @@ redis.call('UNLINK', key_destination, key_waiting, key_messages, key_attempts, k
   key_halted, key_withdrawals, key_idempotency_keys, key_dead_letters, key_dead_letter_messages, key_dead_lettered_at,
   key_log, key_log_order, key_bodies, key_withdrawn, key_previous, key_ids, key_consumer_leases,
   key_consumer_lease_ends, key_sources)
--- Hints that were added after the removal began.
+-- Removes hints that were added after the removal began.
 for _, hints in ipairs({key_active_builtin, key_active_worker, key_releasable, key_consumers, key_withdrawing}) do
   redis.call('ZREM', hints, destination)
 end

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- halt: halts a lane's head because the receiver refused it permanently, or its attempts are used up. The head keeps
--- its position and is not released; its lane waits for an operator.
+-- halt: halts a lane's head because the receiver refused it permanently, or because it has no attempts left. The head
+-- keeps its position and is not released; its lane waits for an operator.
 --
--- Returns: 1; 0 if it was halted before
+-- Returns: 1; 0 if the head was halted before
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   WRONG_HEAD
 -- Sent again, it changes nothing: no call number is needed.
@@ -12,7 +12,7 @@ local now = now_ms()
 local epoch = current_epoch(key_epoch, now, seen_epoch)
 if text(epoch) ~= owner_epoch then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if not owns(key_owner, token) then return redis.error_reply('NOT_OWNER another owns the partition') end
--- A destination that was created again counts from 1: its head may have the same sequence.
+-- The sequences of a destination that was created again begin with 1: its head may have the same sequence.
 local definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'delivery')
 if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- heartbeat: records that a pod is alive in a role, and counts the live pods. Removes pods that were silent for too
--- long. After a step back of the clock, no pod counts for longer than this caller's heartbeat. The script must run even
--- when memory is full: senders that do not count each other keep all partitions.
+-- long. After a step back of the clock, no pod counts for longer than this caller's heartbeat lasts. The script must
+-- run even when memory is full: if senders did not count each other, each would keep all its partitions.
 --
--- Returns: {the number of pods in the role, including this one; milliseconds until the first of the others expires if
---   it stays silent, at most until this one does}
+-- Returns: {the number of pods in the role, including this pod; milliseconds until the first pod of the role expires
+--   if it stays silent}
 -- Errors: none. Sent again, it counts a little longer: no call number is needed.
 -- include: clock
 

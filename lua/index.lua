@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- index: writes a destination's definition, or its removal, to the index that all pods read. The last definitions of
--- removed destinations are kept for a time.
+-- index: writes a destination's definition, or its removal, to the index that all pods read. Redis keeps the last
+-- definitions of removed destinations for some time.
 --
 -- Returns: 1 if this changed anything
 -- Errors: none. An older version than the stored one changes nothing: no call number is needed.
@@ -20,7 +20,7 @@ if is_end and removed_note ~= '' then
   redis.call('HSET', key_removed_definitions, destination,
     text(noted_version) .. ' ' .. text(now) .. ' ' .. removed_note)
   redis.call('PEXPIRE', key_removed_definitions, kept_ms)
-  -- There are few: one call returns all.
+  -- There are few entries, so one call returns them all.
   local kept = redis.call('HSCAN', key_removed_definitions, '0', 'COUNT', '1000')[2]
   for i = 1, #kept, 2 do
     local at = tonumber(string.match(kept[i + 1], '^%d+ (%d+)')) or 0

@@ -4,9 +4,9 @@
 -- Returns: {first sequence, {arrival, 'duplicate' | 'conflict' | 'backlog_full' | 'gone' | 'damaged' | 'source_gap' |
 --   'sources_full', sequence, epoch, id of the message stamped before | mark of the source}…}; arrivals that are not
 --   listed were stamped, from the first sequence on, without gaps; damaged: the entry of its idempotency key is
---   unreadable; a duplicate by its source, or one that only moves the mark, has sequence 0; first of the list, if any
---   arrivals were leased: {0, 'leased', deadline in ms since 1970, 0, their sequences, separated by spaces}, with
---   ordering by key each with what the record says of the message before: '<sequence>,<previous sequence, if known>'
+--   unreadable; a message that repeats a position of its source, or that only moves the mark, has sequence 0; if any
+--   arrivals were leased, the list begins with {0, 'leased', deadline in ms since 1970, 0, their sequences, separated
+--   by spaces}; with ordering by key, each sequence is '<sequence>,<previous sequence of its lane, if known>'
 -- Errors: STALE_CALL, LATE_CALL <ms since 1970>, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, STALE_EPOCH <epoch>,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, epoch, wake, arrivals
@@ -27,14 +27,15 @@ window_ms, keys_max, ids_max = tonumber(window_ms), tonumber(keys_max), tonumber
 local bytes, has_room_for_all = 0, backlog_bytes_max == '0'
 local room_bytes = has_room_for_all and math.huge or tonumber(backlog_bytes_max) - pending_bytes
 
--- The options of each arrival that has any, by its number.
+-- The options of the arrivals that have any, by number of the arrival.
 local more = {}
 for _, one in ipairs(options) do more[tonumber(one.arrival)] = one end
 local source_of = {}
 for _, source in ipairs(of_sources) do source_of[tonumber(source.arrival)] = source end
 local refused_by_source, move_mark, store_marks = marks_of(key_sources, tonumber(sources_max))
 
--- Of each lane: the last pending sequence and, with serial processing, whether a message is not processed yet (`busy`).
+-- For each lane: its last pending sequence; with serial processing also whether one of its messages is not processed
+-- yet (`busy`).
 local previous, was_empty, busy, empty = {}, {}, {}, {}
 for which, lane in ipairs(lanes) do
   previous[which] = redis.call('ZRANGE', lane.in_progress, '-1', '-1')[1]
@@ -45,8 +46,8 @@ for which, lane in ipairs(lanes) do
   end
 end
 
--- For the first message of an empty lane, `previous` is the last sequence of the lane, as release.lua stored it; '0' if
--- there was none, '' if Redis may have forgotten it.
+-- For the first message of an empty lane, `previous` is the last sequence that the lane had, as release.lua stored
+-- it; '0' if the lane had no message, '' if Redis may have forgotten it.
 if #empty > 0 then
   local keys = {}
   for i, lane in ipairs(empty) do keys[i] = lanes[lane].key end
@@ -55,8 +56,8 @@ if #empty > 0 then
   end
 end
 
--- The message stamped under an idempotency key, in this batch or before: {epoch, sequence, digest, id}; nil if there is
--- none. If the entry is unreadable: nil, true.
+-- Returns the message that was stamped under an idempotency key, in this batch or before: {epoch, sequence, digest,
+-- id}; nil if there is none. Returns nil and true if the entry is unreadable.
 local stamped_here = {}
 local function stamped_before(index)
   if stamped_here[index] then return stamped_here[index] end
@@ -72,7 +73,7 @@ local function stamped_before(index)
   if not in_epoch then return nil, true end
   if tonumber(in_epoch) < born then return nil end
   if window_ms == 0 then
-    -- A tombstone is never delivered, so its idempotency key is free again.
+    -- A tombstone is never delivered, so its idempotency key may be used again.
     local record = redis.call('HGET', key_messages, sequence)
     if not record or string.sub(record, 1, 1) == 'T' then return nil end
   elseif tonumber(deadline) <= now then
@@ -94,7 +95,7 @@ local function accounted_bytes_of(record)
   return tonumber(string.match(record, '^%d(%d+),') or string.match(record, '^B%d+;%d(%d+),'))
 end
 
--- Puts a prefix with the fields that only this script knows before the record. If the body is stored out of line, the
+-- Adds a prefix to the record, with the fields that only this script knows. If the body is stored out of line, the
 -- prefix comes after its mark 'B<length>;'.
 local function with_prefix(prefix, record)
   if string.byte(record) ~= 66 then return prefix .. record end
@@ -102,8 +103,8 @@ local function with_prefix(prefix, record)
   return mark .. prefix .. rest
 end
 
--- Gives a new sequence its first state: waiting, leased, delayed, awaiting turn or ready. `sequence_before`: the
--- message before it in its lane.
+-- Gives a new sequence its first state: waiting, leased, delayed, awaiting turn or ready. `sequence_before` is the
+-- previous message of its lane.
 local function set_state(lane, sequence, due, priority, is_finished, sequence_before)
   add(pending[lane], sequence, sequence)
   local is_delayed = due and due > now
@@ -165,11 +166,12 @@ for arrival, arrived in ipairs(arrivals) do
   local source = source_of[arrival]
   local why, mark
   if source then why, mark = refused_by_source(source) end
-  -- A mark must not move past a message that was refused for now.
+  -- A source's mark must not move past a message that this call refused because the backlog is full.
   if source and not why and is_full then
     why, mark = 'backlog_full', ''
   end
-  -- A repeat under its idempotency key is answered with its position, so it goes before a repeat by its source.
+  -- A message that repeats an idempotency key is answered with its position, so this check goes before the check of
+  -- its source.
   local is_same = before and (compare == 'key' or before[3] == digest)
   if why and not (is_same and why == 'duplicate') then
     refusal = {arrival, why, '0', '0', mark}
@@ -183,7 +185,7 @@ for arrival, arrived in ipairs(arrivals) do
     refusal = {arrival, 'damaged', '0', '0', ''}
   elseif letter and (letters[letter] or tonumber(letter_epoch) < born
       or not redis.call('ZSCORE', key_dead_letters, letter)) then
-    -- The dead letter was redriven or discarded before, or belongs to an earlier destination of this name.
+    -- The dead letter was redriven or discarded before, or belongs to an earlier destination with this name.
     refusal = {arrival, 'gone', '0', '0', ''}
   elseif room <= 0 or room_bytes < accounted_bytes and pending_bytes + bytes > 0
       or index and counted and room_for_keys < 1 then
@@ -233,7 +235,7 @@ local function store_waiting()
   wake(key_wake_waiting, destination)
 end
 
--- A wrong type ends the call here, before it writes.
+-- If a key has the wrong type, the call ends here, before it writes.
 for lane, of_lane in ipairs(finished) do
   if of_lane.n > 0 then redis.call('ZCARD', lanes[lane].ready) end
 end
@@ -247,10 +249,10 @@ if records.n > 0 then
   redis.call('HSET', key_destination, 'last', text(last), 'bytes', text(pending_bytes + bytes))
   if stored.n > 0 then redis.call('HSET', key_bodies, unpack(stored, 1, stored.n)) end
   if ids.n > 0 then
-    -- If an id is used again, it means the last message with that id.
+    -- If several messages have an id, the id means the last of them.
     redis.call('ZADD', key_ids, unpack(ids, 1, ids.n))
     local excess = redis.call('ZCARD', key_ids) - ids_max
-    -- More ids than arrivals are in excess only after the limit was lowered; later calls remove the rest.
+    -- There are more excess ids than arrivals only after the limit was lowered; later calls remove the rest.
     if excess > 0 then
       redis.call('ZREMRANGEBYRANK', key_ids, 0, math.min(excess, #arrivals + IDS_REMOVED_MAX) - 1)
     end

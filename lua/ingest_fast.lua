@@ -1,8 +1,8 @@
 #!lua
--- ingest_fast: the fast path of ingest, for the usual case of a quiet destination: few arrivals of one lane that have
--- nothing special and need a processor. It does the same with fewer commands and less Lua.
+-- ingest_fast: the fast path of ingest, for the usual case of a quiet destination: a few ordinary arrivals of one
+-- lane that need a processor. It does the same as ingest with fewer commands and less Lua.
 --
--- Returns: {first sequence}, or {first sequence, what lua/ingest.lua says of leased arrivals}
+-- Returns: {first sequence}, or {first sequence, the entry for leased arrivals as in lua/ingest.lua}
 -- Errors: NOT_FAST, STALE_CALL, LATE_CALL <ms since 1970>, NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>,
 --   STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- include: schema, clock, call, epoch, wake, arrivals, on_arrival

@@ -16,7 +16,7 @@ if count > backlog_max - progress.pending then return redis.error_reply('NOT_FAS
 local before = redis.call('HMGET', key_destination, 'ready', 'withdrawals', 'delivery')
 local sequences, with_records, with_scores = numbered(first, records)
 
--- True if the first one is the head of its lane, which is then releasable.
+-- True if the first of these messages is the head of its lane. Then the lane is releasable.
 local has_head = redis.call('ZCARD', key_in_progress) == 0
 redis.call('HSET', key_messages, unpack(with_records))
 redis.call('ZADD', key_in_progress, unpack(with_scores))

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- init_epoch: writes the first epoch of a partition of a new deployment, before anything else uses the deployment. No
--- sender can own a partition yet, so releases need not wait. A pod that later finds no epoch knows that Redis has
--- forgotten it.
+-- init_epoch: writes the first epoch of a partition of a new deployment, before any other use of the deployment. No
+-- sender can own a partition yet, so releases need no wait. If a pod later finds no epoch, it knows that Redis has
+-- lost the epoch.
 --
--- Returns: 1, or 0 if there was an epoch already
+-- Returns: 1, or 0 if the partition had an epoch already
 -- Errors: NEWER_SCHEMA <schema>. Sent again, it changes nothing: no call number is needed.
 -- include: schema, clock, epoch
 

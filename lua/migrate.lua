@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- migrate: raises the schema of a partition. From then on, its records are written in that schema, and every
--- script refuses pods that do not know it.
+-- migrate: raises the schema of a partition. From then on, pods write its records in that schema, and every script
+-- refuses pods that do not know the schema.
 --
 -- Returns: the schema that the partition had before
 -- Errors: NEWER_SCHEMA <schema>

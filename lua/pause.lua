@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- pause: pauses or resumes ingest, processing or delivery of a destination on an operator's request. Raises the version of the
--- definition, so that every script refuses pods that do not know about the change yet.
+-- pause: pauses or resumes ingest, processing or delivery of a destination on an operator's request. Raises the
+-- version of the definition, so that every script refuses pods that do not know of the change yet.
 --
--- Returns: {version, definition (JSON), 1 if this changed anything, what is paused now, such as
+-- Returns: {version, definition (JSON), 1 if this changed anything, which parts are paused now, such as
 --   'ingest,delivery', the epoch in which the destination was created}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION
 -- Sent again, it changes nothing: no call number is needed.

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- postpone: delays a lane's head that the receiver refused. The head keeps its position. When the wait is over, the
--- sender that owns the partition then tries it again.
+-- sender that owns the partition tries the head again.
 --
 -- Returns: when the head may be released, in ms since 1970
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, NOT_OWNER, UNKNOWN_DESTINATION, STALE_DEFINITION,
@@ -12,7 +12,7 @@ local now = now_ms()
 local epoch = current_epoch(key_epoch, now, seen_epoch)
 if text(epoch) ~= owner_epoch then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if not owns(key_owner, token) then return redis.error_reply('NOT_OWNER another owns the partition') end
--- A destination that was created again counts from 1: its head may have the same sequence.
+-- The sequences of a destination that was created again begin with 1: its head may have the same sequence.
 local definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'delivery')
 if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end

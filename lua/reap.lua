@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- reap: recovers messages of dead processors, messages that are due, and destinations whose rest is over
--- (include/rate.lua). Halts messages whose leases expired too often while nothing else could have crashed their worker.
+-- reap: recovers the messages of dead processors, messages whose delay is over, and destinations whose rest is over
+-- (include/rate.lua). Halts messages whose leases expired too often while no other message could have crashed their
+-- worker.
 --
 -- Returns: {expired leases, ended delays, halted messages}
 -- Errors: NEWER_SCHEMA <schema>
--- Leases and delays that are not over, or are gone, stay unchanged: no call number is needed.
+-- Leases and delays that are not over or do not exist any more stay unchanged: no call number is needed.
 -- include: schema, clock, attempts, wake, waiting
 
 check_schema(key_epoch)
@@ -12,7 +13,7 @@ local now = now_ms()
 local definition = redis.call('HMGET', key_destination, 'version', 'stalls_max', 'ordering')
 local exists, most = definition[1], tonumber(definition[2]) or 0
 
--- At most this many messages count as processed together, because a field of the destination lists the suspects that
+-- The limit of messages that count as processed together, because a field of the destination lists the suspects that
 -- are being processed.
 local SUSPECTS_MAX = 512
 -- Returns the members whose time is over.
@@ -31,12 +32,12 @@ local place = {
   destination = destination, ordering = definition[3], hash = key_destination, waiting = key_waiting,
   messages = key_messages, builtin = key_active_builtin, worker = key_active_worker, wake = key_wake_waiting,
 }
--- True if no other message of the partition was leased, so that no other message seems to have crashed the worker.
+-- True if no other message of the partition was leased, so that this message probably crashed the worker.
 local is_lone = expired_together == '1' and redis.call('ZCARD', key_leases) == 1
 
 if #expired > 0 then redis.call('ZREM', key_leases, unpack(expired)) end
 if #due > 0 then redis.call('ZREM', key_delayed, unpack(due)) end
--- Leases and delays that a removed destination left behind end here.
+-- If the destination was removed, only its leftover leases and delays end here.
 if not exists then return {#expired, #due, 0} end
 
 local back, halted = {}, {}
@@ -47,10 +48,10 @@ for _, member in ipairs(expired) do
   attempts[2], attempts[11] = attempts[2] + 1, 0
   -- Without a limit of stalls, it does not matter which message crashed the worker.
   if most > 0 then
-    -- It was the only suspect of its destination; from the third lease on, claims also make it the only suspect of its
-    -- process.
+    -- The message was the only suspect of its destination. From the third lease on, claims also make it the only
+    -- suspect of its process.
     if is_lone or attempts[7] == 1 and attempts[2] > 2 then attempts[8] = attempts[8] + 1 end
-    -- Half of the number that was processed together (include/suspects.lua).
+    -- Half of the number of messages that were processed together (include/suspects.lua).
     local together = attempts[7] > 0 and attempts[7] or tonumber(expired_together)
     attempts[7] = math.max(1, math.floor(math.min(together, SUSPECTS_MAX) / 2))
   end
@@ -80,10 +81,10 @@ end
 if ended > 0 then redis.call('HINCRBY', key_destination, 'delayed', -ended) end
 if #halted > 0 then
   redis.call('ZADD', key_halted, unpack(halted))
-  -- The owner reports it, and on_exhausted may tell it to withdraw the message.
+  -- The owner reports the halted message. With on_exhausted, the owner may also withdraw it.
   wake(key_wake_releasable, destination)
 end
 if #back > 0 then to_front(place, back) end
--- To its claimers, the waiting messages are new.
+-- Notifies processors or workers as if the waiting messages were new.
 if rest_is_over and redis.call('EXISTS', key_waiting) == 1 then tell_claimers(place, 1, 1) end
 return {#expired, ended, #halted / 2}

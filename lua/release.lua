@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- release: settles messages that have left, and gives the owner the next run of each lane: the longest common
--- prefix of in-progress and ready. Without ordering, each message is a lane.
+-- release: settles messages that have left, and gives the owner the next run of each lane: the longest common prefix
+-- of in-progress and ready. Without ordering, each message is its own lane.
 --
--- Returns: {{sequence, text, … of pending withdrawals}, per lane {milliseconds until its head may be released, attempts
---   of the first or '', sequence, record, sequence, record …}…}; a record ('': missing) whose body is stored out of
---   line is followed by the body ('': missing); {1000, '!'} for a lane of which more messages left than one call
---   settles: none of them is settled. With consumers, a run holds the messages that they have accepted, and others
---   that only the owner can handle (include/pulled.lua); before the first sequence is then '' or the refusal of the
---   run's last message, as in include/consumers.lua
+-- Returns: {{sequence, text, … of pending withdrawals}, per lane {milliseconds until its head may be released,
+--   attempts of the first message or '', sequence, record, sequence, record …}…}; a record ('': missing) whose body
+--   is stored out of line is followed by the body ('': missing); {1000, '!'} for a lane from which more messages left
+--   than one call can settle: the call has settled none of them. With consumers, a run holds the messages that they
+--   have accepted, and messages that only the owner can handle (include/pulled.lua); before the first sequence is
+--   then '' or the refusal of the run's last message, as in include/consumers.lua
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it settles nothing twice and returns the same run: no call number is needed.
@@ -24,8 +24,9 @@ local definition = redis.call('HMGET', key_destination, 'version', 'deleted', 'w
 if not definition[1] or definition[2] then return redis.error_reply('UNKNOWN_DESTINATION no such destination') end
 if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' .. definition[1]) end
 
--- Limits of a call for all lanes together: messages to settle, messages to return, sequences to read to find these, and
--- messages whose size to query. If nothing is left for a lane, the owner must ask again.
+-- The limits of a call, for all lanes together: messages to settle, messages to return, sequences to read to find
+-- these, and messages whose size to query. If a limit is used up before a lane's turn, the owner must ask for the
+-- lane again.
 local SETTLED_MAX, RUNS_MAX, READS_MAX, SIZED_MAX = 4096, 4000, 12000, 1000
 
 local has_withdrawals, halted = (definition[3] or '0') ~= '0', (definition[4] or '0') ~= '0'
@@ -35,8 +36,8 @@ local budget = {
   settles = SETTLED_MAX, reads = READS_MAX, first_read = math.max(32, math.floor(RUNS_MAX / #lanes)),
 }
 
--- Each lane's request, as include/runs.lua describes it. If the owner holds no message of a lane, the run begins with
--- the head.
+-- The request of each lane, as include/runs.lua describes it. If the owner holds no message of a lane, the run begins
+-- with the lane's head.
 local keys, settles, NONE = {}, false, {}
 for number, lane in ipairs(lanes) do
   local set = sets[ordering == 'none' and 1 or number]
@@ -58,7 +59,7 @@ local function together(what)
   return all
 end
 
--- Reads when the heads may be released. A lane whose front the owner holds needs no hint.
+-- Reads from when the heads may be released. If the owner holds the front of a lane, the lane needs no hint.
 local function read_hints()
   local hints
   if ordering == 'destination' then
@@ -72,7 +73,7 @@ local function read_hints()
   end
 end
 
--- Without ordering, each message is a lane, and all are in the same sets.
+-- Without ordering, each message is its own lane, and all lanes are in the same two sets.
 local function read_each()
   -- If in-progress has the wrong type, the call ends here, before it writes.
   redis.call('ZCARD', lanes[1].in_progress)
@@ -81,7 +82,7 @@ local function read_each()
     if is_ready[number] and not seen[lane.key] then
       seen[lane.key] = true
       if tonumber(lane.upto) >= tonumber(lane.key) then
-        -- Remove its hint, too.
+        -- The hint of the lane is removed, too.
         lane.gone, lane.hint, lane.is_too_late, lane.wait = {lane.key}, nil, nil, 0
       elseif lane.asks and lane.holds_none then
         lane.run = {lane.key}
@@ -106,8 +107,8 @@ local function read_lanes()
   if ordering == 'none' then read_each() end
 end
 
--- Ends each run before its first marked message: a halted message, or one with a pending withdrawal, which the owner
--- must carry out first.
+-- Ends each run before its first marked message: a halted message, or a message with a pending withdrawal, which the
+-- owner must carry out first.
 local function end_runs_before(command, marked)
   local all = together('run')
   if #all == 0 then return end
@@ -122,8 +123,7 @@ local function end_runs_before(command, marked)
   end
 end
 
--- Returns a function that reads the records of these sequences by index, in portions that fit into the
--- answer.
+-- Returns a function that reads the records of these sequences by index, in portions that fit into the answer.
 local function reader_of(sequences)
   local records, from, upto, size, begun = {}, 1, 0, 32, room
   return function(i)
@@ -136,7 +136,7 @@ local function reader_of(sequences)
   end
 end
 
--- The stored attempts of the first message of each run, by sequence.
+-- Returns the stored attempts of the first message of each run, by sequence.
 local function attempts_at_heads()
   local heads, kept = {}, {}
   if not attempts_kept then return kept end
@@ -146,20 +146,20 @@ local function attempts_at_heads()
   return kept
 end
 
--- The bytes of a message: of its record, and of its body if that is stored out of line.
+-- Returns the bytes of a message: of its record, and of its body if the body is stored out of line.
 local function bytes_of(sequence)
   return redis.call('HSTRLEN', key_messages, sequence) + redis.call('HSTRLEN', key_bodies, sequence)
 end
 
--- True if a delivery attempt at the message has failed. Unreadable attempts count as none.
+-- True if a delivery attempt at the message has failed. Unreadable attempts count as no attempts.
 local function was_refused(kept)
   local could_read, attempts = pcall(cmsgpack.unpack, kept)
   return could_read and type(attempts) == 'table' and (tonumber(attempts[1]) or 0) > 0
 end
 
--- Limits the run of a head that was refused before to one delivery: the receiver may refuse the head again, and each
--- time the call would read the messages behind it in vain. If the owner holds the front of a lane, the run does not
--- begin with the head.
+-- If the receiver refused a head before, limits its run to one delivery: the receiver may refuse the head again, and
+-- each time the call would read the messages behind it in vain. If the owner holds the front of a lane, the run does
+-- not begin with the head.
 local function shorten_refused(attempts)
   local most, most_bytes, sized = tonumber(refused_max), tonumber(refused_bytes_max), 0
   for _, lane in ipairs(lanes) do
@@ -179,17 +179,17 @@ local function shorten_refused(attempts)
   end
 end
 
--- Returns the answers for all lanes: each run until the bytes are used up, but at least one message.
+-- Returns the answers for all lanes: for each run as many messages as fit into the bytes, but at least one.
 local function answer_all()
   local attempts = attempts_at_heads()
   if attempts_kept and not is_pulled then shorten_refused(attempts) end
   local answers, record_of, before, wanted = {{}}, reader_of(together('run')), 0, {}
   for number, lane in ipairs(lanes) do
     local run, answer, at = lane.run, {is_pulled and 0 or lane.wait, ''}, 2
-    -- The owner reads every other answer as 'all messages that left are settled'.
+    -- Any other answer tells the owner that all messages that left the lane are settled.
     if lane.is_too_long then
       answer = {1000, '!'}
-    -- A lane that does not fit into this answer is requested again after 1 ms.
+    -- If a lane does not fit into this answer, the owner asks for it again after 1 ms.
     elseif lane.has_no_room or lane.most > 0 and room <= 0 and number > 1 then
       answer[1] = math.max(1, answer[1])
     else
@@ -219,9 +219,9 @@ end
 read_hints()
 read_lanes()
 if halted then end_runs_before('ZMSCORE', key_halted) end
--- A lane without messages to release loses its hint. This is decided before runs end at withdrawals, so that a lane
--- whose messages only wait for a withdrawal keeps its hint. A lane that is now empty has no wait: the wait was for a
--- head that has left.
+-- A lane without messages to release loses its hint. The script decides this before it ends runs at withdrawals: if
+-- messages of a lane wait only for a withdrawal, the lane keeps its hint. An empty lane has no wait: the wait was for
+-- a head that has left.
 for _, lane in ipairs(lanes) do
   if lane.is_all and #lane.gone > 0 then
     lane.is_empty, lane.wait = true, 0
@@ -240,14 +240,15 @@ local gone, is_gone = together('gone'), {}
 local has_cleanup = #log + #bodies + #idempotency_keys > 0
 local has_unwanted_log = settles and log_max == '0' and redis.call('LLEN', key_log_order) > 0
 
--- The most pending withdrawals that one call returns. If there are more, the call picks some at random, so that none
--- hides others.
+-- The most pending withdrawals that one call returns. If there are more, the call picks some at random, so that each
+-- of them is returned sooner or later.
 local WITHDRAWALS_MAX = 200
--- The most keys that one call forgets. A call adds fewer keys than it may forget, so their number falls to its limit.
+-- The most ordering keys that one call forgets. A call adds fewer keys than it may forget, so the number of keys
+-- falls to its limit.
 local FORGOTTEN_MAX = 1000
 
--- Stores the last sequences of lanes that are now empty, for later messages with their keys. Sequences
--- ascend, so the lowest ones belong to the least recently used keys; remove these first.
+-- Stores the last sequences of lanes that are now empty, for later messages with the same ordering keys. Sequences
+-- ascend, so the lowest sequences belong to the least recently used keys, which are removed first.
 local function remember_keys(last_of_keys)
   local most, is_forgotten = tonumber(previous_max), false
   if most == 0 then
@@ -261,7 +262,7 @@ local function remember_keys(last_of_keys)
       is_forgotten = true
     end
   end
-  -- From now on, a key that is not stored may have had messages before.
+  -- From now on, an ordering key without an entry may have had messages before.
   if is_forgotten then redis.call('HDEL', key_destination, 'all_keys_known') end
 end
 
@@ -281,7 +282,7 @@ local function settle_lanes()
       last_of_keys[#emptied - 1], last_of_keys[#emptied] = last, lane.key
     elseif last then
       redis.call('ZREMRANGEBYSCORE', lane.ready, '-inf', last)
-      -- Messages that are not ready keep their position, whatever the owner reports.
+      -- Messages that are not ready keep their position, even if the owner reports that they left.
       if lane.is_prefix then
         redis.call('ZREMRANGEBYSCORE', lane.in_progress, '-inf', last)
       else
@@ -327,9 +328,9 @@ local function has_had_turn(lane)
   return lane.wait == 0 and (lane.most == 0 or #lane.run > 0 and is_first(lane.hint))
 end
 
--- Removes the hints of lanes without releasable messages. Two kinds of lanes go behind the lanes that wait now: a lane
--- that asked for no messages, because it may have more, and a lane that did not wait for others, because it has had its
--- turn. A hint that is too late is replaced: the longest backoff begins now.
+-- Removes the hints of lanes without releasable messages. Two kinds of lanes go behind the lanes that wait now: a
+-- lane for which the owner asked for no messages, because it may have more; and a lane that did not have to wait for
+-- other lanes, because it has had its turn. If a hint is too late, replaces it: the longest backoff begins now.
 local function renew_hints()
   local empty = {}
   for _, lane in ipairs(lanes) do
@@ -348,7 +349,8 @@ local function renew_hints()
 end
 
 if #gone > 0 then forget_records() end
--- If the destination has no log any more, remove the old one: at once, or in portions if bodies may be stored for it.
+-- If the destination has no log any more, remove the old log: at once, or in portions if its entries may have stored
+-- bodies.
 if has_unwanted_log and redis.call('HLEN', key_bodies) == 0 then
   redis.call('UNLINK', key_log, key_log_order)
 elseif has_unwanted_log then
@@ -373,7 +375,7 @@ if is_pulled then
     if not lane.is_too_long then keep_outcome(lane, ordering, key_consumer_leases, key_consumer_lease_ends) end
   end
   if redis.call('ZCARD', key_consumer_lease_ends) == 0 then redis.call('ZREM', key_consumers, destination) end
-  -- Consumers may get the messages behind the settled ones.
+  -- Consumers may now get the messages behind the settled ones.
   if #gone > 0 then wake(key_wake_releasable, destination) end
 end
 if has_withdrawals then answers[1] = redis.call('HRANDFIELD', key_withdrawals, WITHDRAWALS_MAX, 'WITHVALUES') end

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- release_each_fast: the fast path of release without ordering, where each message is a lane: for messages with nothing
--- special, of which all that left are settled and all that are asked for may be released. It does the same with fewer
--- commands and less Lua.
+-- release_each_fast: the fast path of release without ordering, where each message is its own lane, for ordinary
+-- messages. It runs if it can settle all messages that left and release all messages that the owner asks for. It does
+-- the same as release with fewer commands and less Lua.
 --
--- Returns: {{}, {0, '', sequence, record, …}}: all messages that were asked for, in the order of the call
+-- Returns: {{}, {0, '', sequence, record, …}}: all messages that the owner asked for, in the order of the call
 -- Errors: NOT_FAST, NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
 --   UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it refuses to settle a message twice (NOT_FAST), and returns the same messages: no call number is needed.
@@ -35,7 +35,7 @@ local function are_ready(sequences)
   return has_each('ZMSCORE', key_ready, sequences) and (not halted or has_none('ZMSCORE', key_halted, sequences))
 end
 
--- True if each of the messages asked for waits for its turn, and for nothing else.
+-- True if each of the messages that the owner asks for may leave now, and needs no wait except for its turn.
 local function may_be_released()
   if not are_ready(asked) or attempts_kept and not has_none('HMGET', key_attempts, asked) then return false end
   local first, from_time = redis.call('ZCOUNT', key_lanes, '-inf', '0'), text(FIRST_TIME)
@@ -47,7 +47,7 @@ local function may_be_released()
   return true
 end
 
--- The messages for the owner; nil if their records are too long or a body is stored out of line.
+-- Returns the messages for the owner; nil if their records are too long or a body is stored out of line.
 local function run_of()
   local run, room, from, size = {0, ''}, bytes_max + 0, 1, 32
   while from <= #asked do
@@ -64,8 +64,8 @@ local function run_of()
   return run
 end
 
--- Removes the messages that left from `ready` and `in-progress`, which are scored by sequence. Where they are
--- neighbours, ranges cost less.
+-- Removes the messages that left from `ready` and `in-progress`, which are sorted by sequence. Uses ranges where
+-- messages are neighbours, because ranges cost less.
 local function remove_from_sets()
   local ranges, count, before = {}, 0, -1
   for _, sequence in ipairs(left) do
@@ -85,7 +85,7 @@ local function remove_from_sets()
   end
 end
 
--- Settles the messages that left. True if it did.
+-- Settles the messages that left. Returns false if it cannot.
 local function settle()
   if not are_ready(left) then return false end
   local excess = add_to_log(key_log, key_log_order, key_bodies, log, log_max, left, 1000)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- release_fast: the fast path of release, for the usual case of a quiet destination: a lane with nothing special, whose
--- messages are all ready or have just been delivered. The owner holds no other messages of the lane. It does the same
--- with fewer commands and less Lua.
+-- release_fast: the fast path of release, for the usual case of a quiet destination: a lane with ordinary messages,
+-- all of which are ready or have just been delivered. The owner holds no other messages of the lane. It does the same
+-- as release with fewer commands and less Lua.
 --
 -- Returns: as release
 -- Errors: NOT_FAST, NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, TAKEOVER_WAIT <milliseconds>, NOT_OWNER,
@@ -20,14 +20,14 @@ if (definition[1] or '0') ~= '0' or redis.call('HLEN', key_attempts) > 0 then
   return redis.error_reply('NOT_FAST there are earlier attempts or halted messages')
 end
 
--- The sequences of the lane's messages, if there are few and all of them are ready.
+-- Returns the sequences of the lane's messages if there are few and all of them are ready; otherwise nil.
 local function all_ready()
   local sequences = redis.call('ZRANGE', key_ready, '0', FEW_MESSAGES)
   local count = #sequences
   if count > 0 and count <= FEW_MESSAGES and redis.call('ZCARD', key_in_progress) == count then return sequences end
 end
 
--- The messages for the owner; nil if their records are too long or a body is stored out of line.
+-- Returns the messages for the owner; nil if their records are too long or a body is stored out of line.
 local function run_of(sequences)
   local run, room = {0, ''}, bytes_max + 0
   for i, record in ipairs(redis.call('HMGET', key_messages, unpack(sequences))) do
@@ -38,7 +38,7 @@ local function run_of(sequences)
   if #run == 2 * #sequences + 2 and room > 0 then return run end
 end
 
--- Settles all messages of the lane. True if it did.
+-- Settles all messages of the lane. Returns false if it cannot.
 local function settle(sequences)
   local excess = add_to_log(key_log, key_log_order, key_bodies, log, log_max, sequences, FEW_MESSAGES)
   if not excess then return false end

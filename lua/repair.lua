@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
 -- repair: compares messages of a paused destination with the sets that are derived from them, and corrects the sets.
 --
--- Returns: {a list with 3 per finding: kind, sequence, 1 if it was repaired; {pending, ready, halted and ready, awaiting
---   turn, bytes, delayed}; the messages that must wait; the damaged ones, which must not}
+-- Returns: {a list with 3 values per finding: kind, sequence, 1 if it was repaired; {pending, ready, halted and
+--   ready, awaiting turn, bytes, delayed}; the messages that must be in `waiting`; the damaged messages, which must
+--   not be in it}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it finds nothing more to repair: no call number is needed.
 -- include: schema, clock, attempts, head, wake, waiting, serial, out_of_line
@@ -15,7 +16,7 @@ if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' ..
 local may_repair, now = repairs == '1', now_ms()
 local findings, sums, waits, damaged = {}, {0, 0, 0, 0, 0, 0}, {}, {}
 
--- Notes a finding. Returns whether to repair it.
+-- Records a finding. Returns true if the script must repair it.
 local function find(kind, sequence)
   local at = #findings
   findings[at + 1], findings[at + 2], findings[at + 3] = kind, sequence, may_repair and 1 or 0
@@ -35,7 +36,7 @@ local function end_delay(sequence)
   if redis.call('ZREM', key_delayed, destination .. '/' .. sequence) == 1 then count_by('delayed', -1) end
 end
 
--- Removes what is stored about a message that no lane holds.
+-- Removes all data about a message that is in no lane.
 local function forget(lane, sequence, at)
   if at.ready then
     redis.call('ZREM', lane.ready, sequence)
@@ -49,7 +50,7 @@ local function forget(lane, sequence, at)
   redis.call('HDEL', key_messages, sequence)
 end
 
--- A record that no lane holds cannot be delivered in order any more: makes it a dead letter, for an operator.
+-- A record that is in no lane cannot be delivered in order any more: makes it a dead letter, for an operator.
 local function set_aside(sequence, record, at)
   local reason, attempts = 'repair: no lane held this message', cmsgpack.pack(attempts_of(key_attempts, sequence))
   local head = table.concat({text(now), at.ready and 'delivery' or 'transform', #reason, #attempts}, ' ')
@@ -73,7 +74,8 @@ local function check_stray(lane, message, record, at)
   end
 end
 
--- Halts a pending message without a whole record and body: an operator can see it, and skip or cancel it.
+-- Halts a pending message whose record or body is missing or unreadable: an operator can see it, and skip or cancel
+-- it.
 local function halt_damaged(sequence, at)
   local attempts, stage = attempts_of(key_attempts, sequence), at.ready and 'delivery' or 'transform'
   attempts[4] = stage
@@ -91,7 +93,7 @@ local function make_ready(lane, sequence, at)
   at.ready, lane.unfinished = sequence, nil
 end
 
--- True if this message of a serial lane awaits its turn behind unfinished ones.
+-- True if this message of a serial lane awaits its turn behind an unfinished message.
 local function is_held(lane, sequence, at)
   if processing ~= 'serial' or at.ready then return false end
   lane.unfinished = lane.unfinished or first_unfinished(lane.in_progress, lane.ready) or ''
@@ -117,7 +119,8 @@ local function check_state(lane, message, record, at)
   end
 end
 
--- A ready head needs a hint. With a pending withdrawal too: that may end without one, if the message was dropped.
+-- A ready head needs a hint, even with a pending withdrawal: if the message was dropped, the withdrawal ends and
+-- leaves no hint.
 local function check_hint(lane, sequence, at)
   if not at.ready or at.halted or not is_head(ordering, lane.in_progress, sequence) then return end
   local key = ordering == 'none' and sequence or lane.key

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- repair_counters: corrects the counters of a destination, if they have not changed while its messages were counted,
--- and adds the hints of the whole destination that are missing.
+-- repair_counters: corrects the counters of a destination if they have not changed while its messages were counted.
+-- Also adds missing hints of the whole destination.
 --
--- Returns: {'ok', or 'busy' if they have changed; a list with 3 per finding: kind, name, 1 if it was repaired}
+-- Returns: {'ok', or 'busy' if the counters have changed; a list with 3 values per finding: kind, name, 1 if it was
+--   repaired}
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
 -- Sent again, it finds nothing more to repair: no call number is needed.
 -- include: schema, clock, wake, waiting
@@ -36,7 +37,7 @@ end
 for _, counter in ipairs(counters) do set(counter.name, tonumber(counter.counted)) end
 set('withdrawals', redis.call('HLEN', key_withdrawals))
 set('withdrawn', redis.call('SCARD', key_withdrawn))
--- Messages that left are counted by outcome; the outcome of lost ones is unknown.
+-- The destination counts the messages that left by outcome. The outcome of lost messages is unknown.
 local left = redis.call('HMGET', key_destination, 'settled', 'delivered', 'dropped', 'dead_lettered', 'cancelled')
 for i = 1, 5 do left[i] = tonumber(left[i]) or 0 end
 local unknown = left[1] - left[2] - left[3] - left[4] - left[5]

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- repair_waiting: stores the waiting messages of a paused destination again, part by part. The first part removes the
--- old ones.
+-- repair_waiting: stores the waiting messages of a paused destination again, in parts. The first part removes the old
+-- list or set.
 --
--- Returns: the first part: 1 if it added the missing hint of the old ones, otherwise 0; another part: how many
---   messages wait now
+-- Returns: for the first part: 1 if it added the missing hint of the old messages, otherwise 0; for another part: how
+--   many messages wait now
 -- Errors: NEWER_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION
--- Sent again, the first part begins again. The caller must not repeat another part, but begin again.
+-- Sent again, the first part begins the work again. The caller must not repeat another part, but must begin again.
 -- include: schema, clock, wake, waiting
 
 check_schema(key_epoch)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- requeue: returns claimed messages unprocessed, without counting an attempt.
+-- requeue: puts claimed messages back into `waiting`, unprocessed. This does not count as an attempt.
 --
--- Returns: {'ok' | 'stale_lease' | 'settled' …} in order
+-- Returns: {'ok' | 'stale_lease' | 'settled' …} in the order of the call
 -- Errors: NEWER_SCHEMA <schema>, STALE_CALL, LATE_CALL <ms since 1970>
 -- include: schema, clock, call, leases, wake, waiting
 

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- retry_head: retries a lane's head in its position on an operator's request: a halted head, optionally with
--- a repaired body, or one in backoff. Also makes a delayed message due now, wherever it is in its lane.
+-- retry_head: retries a lane's head in its position on an operator's request: a halted head, optionally with a
+-- repaired body, or a head in backoff. Also makes a delayed message due now, at any position in its lane.
 --
--- Returns: 'waiting' or 'ready': its new state
+-- Returns: the new state of the message: 'waiting' or 'ready'
 -- Errors: NEWER_SCHEMA <schema>, STALE_SCHEMA <schema>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   WRONG_HEAD, WRONG_STATE
--- Sent again, it finds nothing to retry, and reports that: no call number is needed.
+-- Sent again, it finds nothing to retry, and returns an error: no call number is needed.
 -- include: schema, clock, attempts, head, wake, waiting
 
 local schema = check_schema(key_epoch)
@@ -17,7 +17,7 @@ if definition[1] ~= version then return redis.error_reply('STALE_DEFINITION ' ..
 local is_delayed = redis.call('ZSCORE', key_delayed, member)
 local leads = is_head(ordering, key_in_progress, sequence)
 local attempts = attempts_of(key_attempts, sequence)
--- With serial processing: it is delayed, and awaits its turn.
+-- With serial processing: the message is delayed and awaits its turn.
 local is_held = not leads and attempts[5] ~= ''
 if not leads and not is_delayed and not is_held then
   return redis.error_reply('WRONG_HEAD the message is not the head of its lane, and not delayed')

@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- step_back: after the clock has stepped back, moves back the times that would otherwise come later by the step: ends
--- of leases, of rests (include/rate.lua), and of waits after an attempt in processing (`delays`) and in delivery (`hints`).
--- The time of a delay that a producer asked for stays.
+-- step_back: after the clock has stepped back, moves times back by the step, so that they do not come too late: ends
+-- of leases, of rests (include/rate.lua), and of waits after an attempt in processing (`delays`) and in delivery
+-- (`hints`). The script does not move the end of a delay that a producer asked for.
 --
 -- Returns: 1
 -- Errors: NEWER_SCHEMA <schema>
--- Members that have another score by now, or are gone, stay unchanged: no call number is needed.
+-- Members whose score has changed, or that do not exist any more, stay unchanged: no call number is needed.
 -- include: schema, clock, attempts, head
 
 check_schema(key_epoch)
 back_ms = tonumber(back_ms)
 local ordering = redis.call('HGET', key_destination, 'ordering')
 
--- Returns new scores for the members that still have the score that the caller saw.
+-- Returns new scores for the members whose score is still the one that the caller saw.
 local function moved(key, members, moves)
   local all = {}
   for _, one in ipairs(members) do

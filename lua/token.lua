@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- token: makes or revokes a token, and notifies all pods.
+-- token: creates or revokes an API token, and notifies all pods.
 --
--- Returns: 1 if it existed before
+-- Returns: 1 if the token existed before
 -- Errors: TOO_MANY_TOKENS <the most>
 -- Sent again, it changes nothing: no call number is needed.
 -- include: changes, wake
@@ -10,7 +10,7 @@ local noted = redis.call('HGET', key_tokens, id)
 local is_revoked = token == ''
 if is_revoked and not noted then return 0 end
 if string.match(noted or '', '^%d+ (.*)$') == token then return 1 end
--- Three fields of the index are not names.
+-- Three fields of the index are not tokens.
 if not noted and redis.call('HLEN', key_tokens) >= tonumber(most) + 3 then
   return redis.error_reply('TOO_MANY_TOKENS ' .. most)
 end

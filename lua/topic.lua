@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- topic: creates, changes or removes a topic, and notifies all pods.
 --
--- Returns: 1 if it existed before
+-- Returns: 1 if the topic existed before
 -- Errors: none
 -- Sent again, it changes nothing: no call number is needed.
 -- include: changes, wake

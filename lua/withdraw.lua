@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- withdraw: makes messages leave without delivery: cancelled, dropped, or dead-lettered. Each message becomes a
--- tombstone, which holds its position until its lane has passed it. If a processor or sender may be working on a
--- message, the script stores a pending withdrawal; the owner of the partition carries it out when that attempt has
--- ended.
+-- tombstone, which holds the message's position until its lane has passed it. If a processor or sender may be working
+-- on a message, the script stores a pending withdrawal. The owner of the partition carries it out when that attempt
+-- has ended.
 --
--- Returns: {'done' | 'withdrawing' | 'settled' | 'full' …} in order; full: the limit of dead letters is reached, and
---   the message stays
+-- Returns: {'done' | 'withdrawing' | 'settled' | 'full' …} in the order of the call; full: the limit of dead letters
+--   is reached, and the message stays
 -- Errors: NEWER_SCHEMA <schema>, STALE_EPOCH <epoch>, UNKNOWN_DESTINATION, STALE_DEFINITION,
 --   NOT_OWNER
 -- Sent again, it changes nothing more: no call number is needed.
@@ -23,8 +23,8 @@ local token, known_epoch = string.match(who, '^(%S+) (%d+)$')
 local is_owner = token and owns(key_owner, token)
 if token and text(epoch) ~= known_epoch then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
 if token and not is_owner then return redis.error_reply('NOT_OWNER another owns the partition') end
--- True if no sender can be delivering these messages: no forgotten owner can be left, and either the owner itself makes
--- this call or there is no owner.
+-- True if no sender can be delivering these messages: Redis has forgotten no owner that may still send, and either
+-- the owner itself makes this call or there is no owner.
 local no_sender_delivers = takeover_wait <= 0 and (is_owner or redis.call('EXISTS', key_owner) == 0)
 
 local serial = processing == 'serial'
@@ -39,14 +39,14 @@ local place = {
 }
 local room = room_for_letters(key_dead_letters, letters_max)
 
--- In a list of up to this length, the script searches for each message to remove.
+-- The script searches `waiting` for each message to remove only if the list has at most this many entries.
 local LIST_MAX = 1000
--- With more leases than this, the script does not look up which messages have one.
+-- With more leases than this, the script treats every message as leased.
 local LEASES_MAX = 20000
 local is_short = ordering == 'none' or redis.call('LLEN', key_waiting) <= LIST_MAX
 local leased, to_note = nil, {}
 
--- True if there may be a lease on this message. Reads all leases once.
+-- True if this message may be leased. Reads all leases once.
 local function is_leased(sequence)
   if not leased then
     leased = {all = redis.call('ZCARD', key_leases) > LEASES_MAX}
@@ -72,7 +72,7 @@ local function by_consumer(lane, sequence)
   if has_consumer(entry, now) and lease_covers(entry, sequence) then return 'held' end
 end
 
--- Decides about a ready message: 'ready' if it may be withdrawn now, otherwise 'in_use' or 'settled'.
+-- Decides about a ready message: returns 'ready' if it may be withdrawn now, otherwise 'in_use' or 'settled'.
 local function take_ready(lane, sequence)
   local state = no_sender_delivers and (by_consumer(lane, sequence) or 'ready') or 'in_use'
   if state == 'accepted' and is_owner then
@@ -91,7 +91,7 @@ local function take_out(lane, sequence)
     redis.call('HINCRBY', key_destination, 'halted_ready', -1)
     return 'ready'
   elseif by_policy then
-    -- An operator has handled it meanwhile.
+    -- An operator has handled the message meanwhile.
     return 'settled'
   elseif redis.call('ZSCORE', ready, sequence) then
     return take_ready(lane.key, sequence)
@@ -124,7 +124,8 @@ local function request_withdrawal(lane_key, sequence)
   wake(key_wake_releasable, destination)
 end
 
--- Returns the stage that the message had reached, and its attempts; adds the error that is the reason, if there is one.
+-- Returns the stage that the message had reached, and its attempts. If the reason is an error, adds the error to the
+-- attempts.
 local function stage_and_attempts(sequence, state)
   local attempts = attempts_of(key_attempts, sequence)
   local stage = state == 'ready' and 'delivery' or 'transform'
@@ -143,10 +144,10 @@ for _, message in ipairs(messages) do
   local state = 'settled'
   if redis.call('ZSCORE', lane.in_progress, sequence) then
     if string.sub(record, 1, 1) == 'T' then
-      -- Its transform dropped it meanwhile, which ends the withdrawal.
+      -- The message's transform dropped it meanwhile, which ends the withdrawal.
       forget_withdrawal(sequence)
     elseif by_policy and redis.call('HEXISTS', key_withdrawals, sequence) == 1 then
-      -- Somebody else's withdrawal goes first.
+      -- An earlier withdrawal by somebody else has priority.
       state = 'withdrawing'
     else
       state = how == 's' and room <= 0 and 'full' or take_out(lane, sequence)

@@ -1,12 +1,12 @@
--- The common first steps of ingest, ingest_fast and ingest_ready_fast.
+-- The first steps that ingest, ingest_fast and ingest_ready_fast share.
 
--- Returns the answer if the call was answered before or is refused. Otherwise returns nil and what the partition knows
--- of the destination: `now`, `epoch` (of the partition), `last` (the last sequence), `pending` (messages),
--- `pending_bytes`, `born`, `all_keys` (set if `previous` never forgot a key), `paused`.
+-- Returns the answer if the call was answered before or is refused. Otherwise returns nil and the state of the
+-- destination: `now`, `epoch` (of the partition), `last` (the last sequence), `pending` (messages), `pending_bytes`,
+-- `born`, `all_keys` (set if `previous` never forgot a key), `paused`.
 local function begin_ingest(key_call, key_epoch, key_destination, number, seen_epoch, record_schema, version,
     message_epoch)
   local answered = replayed(key_call, number)
-  -- Store the answer again, so that a wait for replicas or the disk has a write to wait for.
+  -- Store the answer again, so that there is a write that replicas or the disk can confirm.
   if answered and not answered.err then return keep(key_call, number, answered) end
   if answered then return answered end
   local now = now_ms()
@@ -26,8 +26,8 @@ local function begin_ingest(key_call, key_epoch, key_destination, number, seen_e
   }
 end
 
--- Numbers the records from `first` on. Returns their sequences, and two lists of pairs to write: each sequence with its
--- record, and each sequence with itself as its score.
+-- Numbers the records, beginning with `first`. Returns their sequences, and two lists of pairs to write: each
+-- sequence with its record, and each sequence with itself as its score.
 local function numbered(first, records)
   local sequences, with_records, with_scores = {}, {}, {}
   for i, record in ipairs(records) do

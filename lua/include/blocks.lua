@@ -1,12 +1,13 @@
 -- Runs many blocks in one call. A block is one transition with its own keys and arguments. This file is the end of a
--- script that crates/store/src/scripts.rs composes. Before it, the script defines the includes, `transitions` and
+-- script that crates/store/src/scripts.rs composes. The script defines before it: the includes, `transitions` and
 -- `lane_checks` (functions by number), `all_keys`, `all_args`, and `begin_block` (gives a transition its keys and
--- arguments). The includes hold the values that a call reads only once: the time, the server's identity, and the keys
--- epoch and owner of each partition.
+-- arguments). The includes hold the values that a call reads only once: the time, the server's identity, and the
+-- epoch and owner keys of each partition.
 --
 -- The keys of the call are the keys of its blocks, in order. Its arguments are, per block: the shape '<number of the
--- transition> <number of keys> <number of arguments>', then the arguments. Returns, per block in order: 1 and its
--- answer, or 0 and its error as a text. If the call returns nothing for the last blocks, they have not run.
+-- transition> <number of keys> <number of arguments>', then the block's arguments. The call returns, per block in
+-- order: 1 and the block's answer, or 0 and its error as a text. If the call returns nothing for the last blocks,
+-- they have not run.
 
 -- When the answers reach this size, the remaining blocks run in another call.
 local ANSWERS_SIZE_MAX = 262144
@@ -30,7 +31,7 @@ local function run_block(which)
   return 1, answer
 end
 
--- Parsed shapes, by text: blocks of a call often have the same shape.
+-- Parsed shapes, by text: many blocks of a call have the same shape.
 local shapes = {}
 
 local function parse_shape(text)

@@ -1,8 +1,8 @@
 -- Long bodies are stored out of line: in the hash `bodies`, not in their records. The field '<sequence>' holds the
--- current body. If the body as it arrived is kept too, the field '<sequence>i' holds it. The record of such a message
--- begins with 'B<length>;'. A body belongs to its pending message, later to its dead letter or log entry.
+-- current body. If Reseq also keeps the body as it arrived, the field '<sequence>i' holds it. The record of such a
+-- message begins with 'B<length>;'. A body belongs to its pending message, later to its dead letter or log entry.
 
--- Adds bodies to answers: `wanted` holds {answer, index in it, sequence}. A missing body stays ''.
+-- Adds bodies to answers. `wanted` holds {answer, index in that answer, sequence}. A missing body stays ''.
 local function put_bodies(bodies, wanted)
   for from = 1, #wanted, 1000 do
     local upto, fields = math.min(from + 999, #wanted), {}

@@ -1,10 +1,11 @@
--- Makes a script safe to repeat: each caller numbers its calls, and Redis stores the answer to the last one. A caller
--- makes one call at a time, so only that answer can be lost. The number is also a deadline in microseconds, by the
--- clock of this server: the call may not run later, and Redis stores its answer until then, whatever that clock does. A
--- call whose deadline is more than CALL_MS_MAX ahead is also refused: Redis would store its answer for that long.
+-- Makes a script safe to repeat: each caller numbers its calls, and Redis stores the answer to the caller's last
+-- call. A caller makes one call at a time, so only the last answer can be lost. The number is also a deadline in
+-- microseconds by the clock of this server: the call may not run later, and Redis stores the answer until then, even
+-- if the clock steps. A call whose deadline is more than CALL_MS_MAX ahead is also refused: Redis would store its
+-- answer for that long.
 
--- Returns the stored answer if this call has already run, an error if the caller has made a later call or this one came
--- too late, nil for a new call.
+-- Returns the stored answer if this call has already run; an error if the caller has made a later call, or if this
+-- call came too late; nil for a new call.
 local function replayed(key, number)
   local kept = redis.call('GET', key)
   if kept then

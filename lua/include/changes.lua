@@ -1,7 +1,7 @@
--- An index of names that pods follow: the entry of each name, and when the entry changed. Only `note_change` writes it.
--- Three more fields cannot be names: '*' counts the changes, '*floor' is the last change that was forgotten, '*history'
--- is the server's replication id. A pod whose revision is below the floor, or belongs to another history, reads the
--- whole index again.
+-- An index of names that pods follow: the entry of each name, and when the entry changed. Only `note_change` writes
+-- it. Three more fields cannot be names: '*' counts the changes, '*floor' is the newest change that the index has
+-- forgotten, '*history' is the server's replication id. A pod reads the whole index again if its revision is below
+-- the floor or belongs to another history.
 
 local function server_history()
   local info = redis.call('INFO', 'replication')

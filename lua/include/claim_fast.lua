@@ -1,6 +1,6 @@
--- The fast path of claim, for the usual case of a quiet destination: one waiting message that has nothing special. It
--- does the same with fewer commands and less Lua. If it cannot, it changes nothing and returns nil; then the rest of
--- claim runs.
+-- The fast path of claim, for the usual case of a quiet destination: one waiting, ordinary message. It does the same
+-- as claim with fewer commands and less Lua. If it cannot, it changes nothing and returns nil; then the rest of claim
+-- runs.
 
 -- Leases the only waiting message, until `deadline`. Returns its sequence and record.
 local function claim_fast(destination, waiting, messages, attempts, leases, active, deadline, secret, room)

@@ -1,10 +1,10 @@
--- The server's time in milliseconds, the only clock that decides anything; and how to format and parse numbers.
--- tostring turns large numbers into 1.79e+15. All numbers here are whole, and %d is much faster than %.0f. Redis would
--- format a number argument as %.17g, which is slower still. To parse an argument, use `text + 0`: it parses once,
+-- The server's time in milliseconds, the only clock for decisions; and functions to format and parse numbers.
+-- tostring turns large numbers into 1.79e+15. All numbers here are whole, and %d is much faster than %.0f. Redis
+-- formats a number argument with %.17g, which is slower still. To parse an argument, use `text + 0`: it parses once,
 -- tonumber twice (Lua, lbaselib.c: luaB_tonumber). To parse a stored value, use `tonumber(…) or 0`: the value may be
 -- damaged, and an error here would end the call.
 
--- Read once for all blocks of a call (blocks.lua).
+-- The time is read once for all blocks of a call (blocks.lua).
 local time_of_call
 
 local function now_ms()

@@ -1,6 +1,6 @@
--- The leases of consumers: a hash by lane. The sorted set `lease_ends` says when the owner must look at a lane: when
+-- The leases of consumers: a hash by lane. The sorted set `lease_ends` holds when the owner must look at a lane: when
 -- its lease ends, or 0 if the owner must settle or decide something now. An entry is MessagePack of a table:
---   accepted    all messages up to this sequence are accepted; 0: none. It never falls while the entry exists
+--   accepted    all messages up to this sequence are accepted; 0: none. The number never falls while the entry exists
 --   secret, epoch, deadline, lasts, leased   the lease, if there is one: its consumer's secret, the epoch in which it
 --               began, when it ends, how long it lasts, and the last sequence that it covers
 --   is_shared   true if the same call also leased other lanes
@@ -9,7 +9,7 @@
 --   most, suspects   set after a lease expired: one of the messages up to the sequence `suspects` may have stopped its
 --               consumer. Until all of them are accepted, a call leases only this lane, and at most `most` messages
 
--- Returns the entry of a lane; an unreadable entry counts as none.
+-- Returns the entry of a lane; an unreadable entry counts as no entry.
 local function read_lease(leases, lane)
   local could_read, entry = pcall(cmsgpack.unpack, redis.call('HGET', leases, lane) or '')
   if could_read and type(entry) == 'table' and tonumber(entry.accepted) then return entry end
@@ -37,10 +37,10 @@ local function lease_covers(entry, sequence)
   return entry.secret and tonumber(sequence) > entry.accepted and tonumber(sequence) <= entry.leased
 end
 
--- Ends an expired lease; its consumer had not accepted `left` messages, of which `first` is the first. If one message
+-- Ends an expired lease. Its consumer had not accepted `left` messages, of which `first` is the first. If one message
 -- was left, and the same call leased no other lane, the consumer failed at that message. Otherwise nobody knows which
--- message stopped it: fewer messages are leased together until it is known. A lease of an earlier epoch counts nothing,
--- because the accepts of its consumer changed nothing.
+-- message stopped the consumer, so later calls lease fewer messages together until it is known. If the lease is from
+-- an earlier epoch, its expiry does not count, because the accepts of its consumer changed nothing.
 local function expire_lease(entry, epoch, left, first)
   if entry.epoch == epoch and left > 0 then
     if left == 1 and not entry.is_shared then entry.refusal = {first, '', '', 0} end
@@ -49,7 +49,7 @@ local function expire_lease(entry, epoch, left, first)
   end_lease(entry)
 end
 
--- Accepts all messages up to a sequence. When all suspects are accepted, the lane is leased as before.
+-- Accepts all messages up to a sequence. Once all suspects are accepted, the lane is leased without limit again.
 local function accept_upto(entry, sequence)
   entry.accepted = math.max(entry.accepted, sequence)
   if entry.most and entry.accepted >= entry.suspects then entry.most, entry.suspects = nil, nil end
@@ -64,7 +64,7 @@ end
 
 local function is_tombstone(record) return string.sub(record, 1, 1) == 'T' end
 
--- True if a record has a known format. Only the owner knows whether its header can be read.
+-- True if the format of the record is known. Only the owner finds out whether the record's header can be read.
 local function is_readable(record)
   local _, mark = string.find(record, '^B%d+;')
   local _, prefix = string.find(record, '^[PN]%d*;', (mark or 0) + 1)

@@ -1,23 +1,23 @@
 -- The epoch of the partition. Redis may have lost data if the server process or the replication history differs from
--- the stored one, or if the server knows no epoch, or a lower one than the caller. Then `current_epoch` raises the
--- epoch above all stored and seen epochs, and at least to the server's time, so that even a forgotten epoch is never
--- used again. Releases then wait (takeover wait) until an owner that this server has forgotten must have stopped: for
--- the longest lease that the caller or this partition knows of. A sender ends the wait (resign_partition) when that
--- time has passed by its own clock since it first saw the epoch, or earlier if it was that owner and has stopped. The
--- new epoch stays stored even if the script then refuses the call.
+-- the stored one, if the server has no epoch, or if its epoch is lower than the caller's. Then `current_epoch` raises
+-- the epoch above all stored and seen epochs, and at least to the server's time, so that even a forgotten epoch is
+-- never used again. After that, releases wait (takeover wait) until an owner that this server has forgotten must have
+-- stopped: as long as the longest lease that the caller or this partition knows of. A sender ends the wait
+-- (resign_partition) when that time has passed by its own clock since it first saw the epoch; or earlier, if it was
+-- that owner and has stopped. The new epoch stays stored even if the script then refuses the call.
 --
--- Run id and replication id identify the server. The replication id alone reveals a change of either: a process that
--- starts as a primary, or becomes one, creates a new one (Redis, replication.c: changeReplicationId,
--- shiftReplicationId). INFO is expensive, so this check reads only its part with the replication id.
+-- The run id and the replication id identify the server. If either changes, the replication id changes: a process
+-- that starts as a primary, or becomes a primary, creates a new one (Redis, replication.c: changeReplicationId,
+-- shiftReplicationId). INFO is expensive, so this check reads only its section with the replication id.
 
--- Returns the id of forty digits after a name in the text of INFO. Uses a plain search: Lua would try a pattern at
--- every character.
+-- Returns the id of forty digits that follows a name in the text of INFO. Uses a plain search: Lua would try a
+-- pattern at every character.
 local function id_after(name, info)
   local _, at = string.find(info, name, 1, true)
   return string.sub(info, at + 1, at + 40)
 end
 
--- The replication id: read once for all blocks of a call (blocks.lua).
+-- The replication id, read once for all blocks of a call (blocks.lua).
 local history_of_call
 
 local function history_of_server()
@@ -25,8 +25,8 @@ local function history_of_server()
   return history_of_call
 end
 
--- What callers know (`seen_epoch` of current_epoch), as numbers: {lease, epoch of the partition, epoch of a message or
--- creation}. Blocks of a call (blocks.lua) often pass the same text, and parsing is expensive.
+-- The parsed `seen_epoch` arguments, as numbers: {lease, epoch of the partition, epoch of a message or creation}.
+-- Blocks of a call (blocks.lua) often pass the same text, and parsing is expensive.
 local parsed = {}
 
 local function parse_known(seen_epoch)
@@ -37,14 +37,14 @@ local function parse_known(seen_epoch)
   return unpack(parsed[seen_epoch])
 end
 
--- The messages of a destination carry the epoch of the partition, or the epoch in which the destination was created if
--- that is higher. A destination created after a removal gets an epoch above `removed_epoch`, the highest epoch that a
--- message of any removed destination may have carried. So a removal does not affect other destinations, and needs only
--- one number. A new epoch of the partition is above these epochs, too.
+-- The messages of a destination carry the epoch of the partition, or the epoch in which the destination was created
+-- if that is higher. A destination that is created after a removal gets an epoch above `removed_epoch`, the highest
+-- epoch that a message of any removed destination may have carried. So a removal does not affect other destinations,
+-- and Redis stores only one number for all removals. A new epoch of the partition is above these epochs, too.
 --
--- `seen_epoch` is what the caller knows: '<lease of owners, ms> <highest epoch of the partition seen> <highest
--- epoch of a message or of a creation seen>'. Returns the epoch, how long the takeover wait lasts in ms (0: it is
--- over), the schema, and the lowest epoch in which a destination may now be created.
+-- `seen_epoch` holds the caller's knowledge: '<lease of owners, ms> <highest epoch of the partition seen> <highest
+-- epoch of a message or of a creation seen>'. Returns the epoch, the length of the takeover wait in ms (0: it is
+-- over), the schema, and the lowest epoch in which a destination may be created now.
 local function current_epoch(key, now, seen_epoch)
   local noted = partition_of(key)
   local schema = known_schema(noted[5])

@@ -1,9 +1,9 @@
--- Heads of lanes, and the hints that say which heads may be released. A hint that means *now* is not a time, so that no
--- step of the clock hides it: in `releasable` it is 0; in `lanes` it is the sequence of the head, so that the lanes
--- that have waited longest come first, or 0 for a lane that comes before all others. A hint that is a time, which is
--- above any sequence, is the end of a backoff.
+-- Heads of lanes, and the hints that say which heads may be released. If a head may leave now, its hint is not a
+-- time, so that a step of the clock cannot hide it. Such a hint is 0 in `releasable`. In `lanes` it is the sequence
+-- of the head, so that the lanes that have waited longest come first; or 0 for a lane that comes before all others.
+-- Otherwise the hint is the time at which a backoff ends, which is above any sequence.
 
--- A score from this on is a time; a lower score is not. (This time was in 2001.)
+-- Scores from this number on are times; lower scores are not. (As a time, the number was in 2001.)
 local FIRST_TIME = 1000000000000
 
 -- True if the message is the head of its lane. Without ordering, every message is a head.
@@ -12,12 +12,12 @@ local function is_head(ordering, in_progress, sequence)
   return redis.call('ZRANGE', in_progress, 0, 0)[1] == sequence
 end
 
--- Sets the hint of a destination, which is the hint of its first lane.
+-- Sets the hint of a destination from the hint of its first lane.
 local function hint_at_destination(releasable, destination, hint)
   redis.call('ZADD', releasable, tonumber(hint) < FIRST_TIME and '0' or hint, destination)
 end
 
--- Adds a hint for a lane whose head may be released. `lane` is its key; without ordering, the sequence.
+-- Adds a hint for a lane whose head may be released. `lane` is the ordering key; without ordering, the sequence.
 local function may_leave(releasable, lanes, destination, ordering, lane, hint)
   if ordering ~= 'destination' then
     redis.call('ZADD', lanes, hint, lane)
@@ -32,16 +32,16 @@ local function is_first(hint)
   return hint == '0' or tonumber(hint) >= FIRST_TIME
 end
 
--- Returns how long a lane with this hint must still wait, in ms; and true if that is longer than any backoff, because
--- the hint was stored while the clock was ahead.
+-- Returns how long a lane with this hint must still wait, in ms. Also returns true if this is longer than any
+-- backoff, because the clock was ahead when the hint was stored.
 local function wait_of(hint, now, wait_max)
   local wait = tonumber(hint) or 0
   wait = wait < FIRST_TIME and 0 or math.max(0, wait - now)
   return math.min(wait, wait_max), wait > wait_max
 end
 
--- Removes pending withdrawals from the hash `withdrawals`, and subtracts them from the destination's counter. While
--- there are any, `withdrawing` names the destination; the owner polls it like `releasable`.
+-- Removes pending withdrawals from the hash `withdrawals`, and subtracts them from the destination's counter. While a
+-- destination has pending withdrawals, it is in `withdrawing`, which the owner polls like `releasable`.
 local function forget_withdrawals(hash, withdrawals, withdrawing, destination, ...)
   local count = redis.call('HDEL', withdrawals, ...)
   if count == 0 then return end

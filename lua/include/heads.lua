@@ -1,11 +1,12 @@
--- Claims while Redis has no memory left: each message that is processed then should leave soon and free memory. So a
--- claim takes only heads of lanes, so few that the receiver has taken most of the earlier heads.
+-- Claims while Redis has no memory left: a message that is processed now should leave soon and free memory. So a
+-- claim takes only heads of lanes, and only while few earlier heads wait for their delivery.
 
--- How many waiting messages one call looks at, and how many heads of a destination may wait for their delivery.
+-- How many waiting messages one call checks, and how many heads of a destination may wait for their delivery.
 local WINDOW, HEADS_MAX = 1000, 1000
 
--- True if no earlier message of its lane is pending. If there are several lanes, the record names the previous message
--- of its lane. A message with an unreadable record counts as a head, so that it is claimed and then halted.
+-- True if no earlier message of the lane is pending. If the destination has several lanes, the record names the
+-- previous message of its lane. A message with an unreadable record counts as a head, so that it is claimed and then
+-- halted.
 local function leads_lane(ordering, messages, sequence)
   if ordering == 'none' then return true end
   local previous

@@ -1,4 +1,5 @@
--- A long list counts its elements in `n`, and begins as {n = 0}: # would search for the end each time.
+-- A long list stores its length in `n`, and begins as {n = 0}. Without `n`, the operator # would search for the end
+-- each time.
 
 -- Adds two elements, for commands that take pairs.
 local function add(list, one, other)

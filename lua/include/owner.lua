@@ -1,11 +1,11 @@
--- The fence for senders. The value of the owner key is '<token> <lease, ms> <count of renewals>'. It has no deadline,
--- because the clock of Redis may step. An owner stops by its own clock. Another sender takes the partition only if this
--- value has not changed for the length of a lease, by that sender's own clock (acquire_partition).
+-- The fence for senders. The value of the owner key is '<token> <lease, ms> <count of renewals>'. The key does not
+-- expire, because the clock of Redis may step. An owner stops by its own clock. Another sender takes the partition
+-- only if the value has stayed unchanged for the length of a lease, by that sender's own clock (acquire_partition).
 
--- The owner of each partition: read once a call, however many blocks (blocks.lua) need it.
+-- The owner of each partition, read once per call, however many blocks (blocks.lua) need it.
 local owners = {}
 
--- True until another sender takes the partition, or the owner gives it back.
+-- True until another sender takes the partition, or the owner resigns it.
 local function owns(key, token)
   local owner = owners[key] or redis.call('GET', key) or ''
   owners[key] = owner

@@ -1,11 +1,11 @@
--- The part of `release` for destinations with consumers. Of each lane, the owner gets the messages that consumers have
--- accepted, tombstones, and a head that consumers did not accept or cannot get because it is damaged. `lane` is as in
--- runs.lua, with `entry` as in consumers.lua.
+-- The part of `release` for destinations with consumers. From each lane, the owner gets the messages that consumers
+-- have accepted, the tombstones, and a head that no consumer accepted or that no consumer can get because it is
+-- damaged. `lane` is as in runs.lua, with `entry` as in consumers.lua.
 
--- How many messages behind the accepted ones one call reads, to find tombstones. The next call reads more.
+-- How many messages behind the accepted ones one call reads to find tombstones. The next call reads further ones.
 local BEHIND_MAX = 32
 
--- How many messages of a lane are pending, up to the last accepted one.
+-- Returns how many messages of a lane are pending, up to the last accepted message.
 local function accepted_of(lane, ordering)
   if lane.entry.accepted == 0 then return 0 end
   if ordering == 'none' then return redis.call('ZSCORE', lane.in_progress, lane.key) and 1 or 0 end
@@ -18,7 +18,7 @@ local function look_at_lease(lane, leases, ordering)
   if lane.asks then lane.most = math.min(lane.most, accepted_of(lane, ordering) + BEHIND_MAX) end
 end
 
--- How many ready messages of an expired lease its consumer did not accept.
+-- Returns how many ready messages of an expired lease its consumer did not accept.
 local function left_of(lane, ordering)
   local entry = lane.entry
   if ordering == 'none' then return entry.accepted == 0 and #lane.run or 0 end
@@ -49,8 +49,8 @@ local function end_for_owner(lane, epoch, now, ordering, messages)
   elseif entry.secret and not has_consumer(entry, now) then
     end_lease(entry)
   end
-  -- A refused message may have been withdrawn since. It may also be behind more accepted messages than this call has
-  -- read; then its refusal stays.
+  -- A refused message may have been withdrawn since. If it is behind more accepted messages than this call has read,
+  -- its refusal stays.
   local refused = entry.refusal and entry.refusal[1]
   if refused and refused ~= next_one and (next_one or not is_behind(lane, refused)) then entry.refusal = nil end
   if next_one and (entry.refusal or not entry.secret and not is_readable(record)) then n = n + 1 end

@@ -1,4 +1,4 @@
--- Scripts read records in portions, so that they do not read many more than fit into the answer.
+-- Scripts read records in portions, so that they read few records that do not fit into the answer.
 
 -- Returns how many records to read next: as many as fit into `room`, by the mean size of the records just read.
 local function next_portion(room, bytes_read, count_read)

@@ -1,7 +1,7 @@
--- The common parts of release_fast and release_each_fast.
+-- The parts that release_fast and release_each_fast share.
 
--- Returns an error if the caller may not release, or the destination is not as usual. Otherwise returns nil and the
--- fields of the destination: 'halted_ready', 'settled', 'ready', 'bytes', 'delivered'.
+-- Returns an error if the caller may not release, or if the destination needs the full release. Otherwise returns nil
+-- and the fields of the destination: 'halted_ready', 'settled', 'ready', 'bytes', 'delivered'.
 local function begin_release(key_epoch, key_owner, key_destination, now, seen_epoch, owner_epoch, token, version)
   local epoch, takeover_wait = current_epoch(key_epoch, now, seen_epoch)
   if epoch ~= owner_epoch + 0 then return redis.error_reply('STALE_EPOCH ' .. text(epoch)) end
@@ -17,8 +17,9 @@ local function begin_release(key_epoch, key_owner, key_destination, now, seen_ep
   return nil, {unpack(definition, 5, 9)}
 end
 
--- Adds the entries of the messages that left to the log. Returns how many entries are too many; nil if it added none,
--- because there are not these entries, or many must leave the log, or bodies may be kept for those.
+-- Adds the entries of the messages that left to the log. Returns the number of entries above the limit. Returns nil,
+-- and adds nothing, if `log` does not match the messages, if too many old entries must leave the log, or if old
+-- entries may have stored bodies.
 local function add_to_log(key_log, key_log_order, key_bodies, log, log_max, sequences, excess_max)
   if log_max == '0' then return #log == 0 and redis.call('LLEN', key_log_order) == 0 and 0 or nil end
   if #log ~= #sequences then return nil end
@@ -34,8 +35,8 @@ local function add_to_log(key_log, key_log_order, key_bodies, log, log_max, sequ
   return excess
 end
 
--- Removes the records of messages that left, and the oldest `excess` entries of the log; counts these messages.
--- `definition` is as from begin_release.
+-- Removes the records of messages that left, and the oldest `excess` entries of the log. Updates the counters for
+-- these messages. `definition` holds the fields from begin_release.
 local function forget_settled(key_destination, key_messages, key_log, key_log_order, definition, sequences, bytes, excess)
   redis.call('HDEL', key_messages, unpack(sequences))
   if excess > 0 then redis.call('HDEL', key_log, unpack(redis.call('LPOP', key_log_order, excess))) end

@@ -1,9 +1,9 @@
 -- Counts the idempotency keys that a destination remembers within its window (a sliding window counter): all keys of
--- the current window, and as large a share of the previous window's keys as the sliding window still covers. So the
--- count costs nothing for each key, and is right where keys arrive evenly.
+-- the current window, and as large a share of the previous window's keys as the sliding window still covers. So
+-- counting costs nothing per key, and the count is right where keys arrive evenly.
 --
--- The field `remembered` of the destination: '<ms since 1970 at which the current window began> <keys in the window
--- before> <keys in the current window>'.
+-- The destination's field `remembered` is '<ms since 1970 at which the current window began> <keys in the previous
+-- window> <keys in the current window>'.
 
 local function counted_keys(kept, window_ms, now)
   local since, before, count = string.match(kept or '', '^(%d+) (%d+) (%d+)$')

@@ -1,15 +1,15 @@
--- Reads the front of lanes: which messages have left a lane, and which may be released next.
+-- Reads the front of lanes: which messages have left a lane, and which messages may be released next.
 --
 -- A lane is a table. `in_progress` and `ready` are its keys. `upto` is the last sequence that has left ('0': none).
--- `held_upto` is the last sequence that the owner still holds; `holds_none` is true if it holds none. These functions
--- fill in `gone` (the messages that have left) and `run` (the messages to release), both as sequences in order,
--- `is_prefix` (the messages that have left are exactly the front of in-progress) and `is_all` (the lane has no other
--- messages).
+-- `held_upto` is the last sequence that the owner still holds; `holds_none` is true if the owner holds none. These
+-- functions fill in `gone` (the messages that have left) and `run` (the messages to release), both as sequences in
+-- order; `is_prefix` (the messages that have left are exactly the front of in-progress); and `is_all` (the lane has
+-- no other messages).
 --
--- `budget` is what is left for all lanes of a call: `settles` messages to settle, `reads` sequences to read.
--- `first_read` is how many messages the first read of a lane takes, since the run may end soon.
+-- `budget` holds the remaining limits for all lanes of a call: `settles` messages to settle, `reads` sequences to
+-- read. `first_read` is how many messages the first read of a lane takes. It is small, because the run may end soon.
 
--- How many messages of a lane are in progress, within a range.
+-- Returns how many messages of a lane are in progress within a range.
 local function pending_upto(lane, from, upto)
   return redis.call('ZCOUNT', lane.in_progress, from, upto)
 end
@@ -20,8 +20,8 @@ local function is_gone_first(lane)
   return last and pending_upto(lane, '-inf', last) == #lane.gone
 end
 
--- Returns the ready messages from `from` on (a bound as in ZRANGE), up to the first gap. Messages that have left do not
--- make a gap.
+-- Returns the ready messages from `from` on (a bound as in ZRANGE), up to the first gap. A message that has left does
+-- not count as a gap.
 local function common_prefix(lane, budget, from, gone, finished)
   local has_left, run = {}, {}
   for _, sequence in ipairs(gone) do has_left[sequence] = true end
@@ -37,8 +37,8 @@ local function common_prefix(lane, budget, from, gone, finished)
   return run
 end
 
--- Reads the messages that left a lane. Returns false if there are more than one call may settle: then the call settles
--- none of the lane.
+-- Reads the messages that left a lane. Returns false if one call may not settle that many: then the call settles no
+-- message of the lane.
 local function read_gone(lane, budget)
   if lane.upto == '0' then return true end
   local most = budget.settles + 1
@@ -49,8 +49,8 @@ local function read_gone(lane, budget)
   return true
 end
 
--- Extends a lane's run by the ready messages after a sequence, up to the first gap. Reads more at a time as the run
--- grows, so that a short run costs little.
+-- Extends a lane's run by the ready messages after a sequence, up to the first gap. Each read is larger than the one
+-- before, so that a short run costs little.
 local function read_on(lane, budget, after, most, size)
   while most > 0 and budget.reads > 0 do
     local from, count = '(' .. after, math.min(size, most, budget.reads)
@@ -58,7 +58,8 @@ local function read_on(lane, budget, after, most, size)
     local found = #finished
     if found == 0 then return end
     budget.reads = budget.reads - found
-    -- Each ready message is in progress. So if both counts up to the last one are equal, this is the common prefix.
+    -- Each ready message is also in progress. So if both sets have equally many messages up to the last one read,
+    -- these messages have no gap.
     local is_prefix = pending_upto(lane, from, finished[found]) == found
     if not is_prefix then finished = common_prefix(lane, budget, from, {}, finished) end
     if #lane.run == 0 then
@@ -71,13 +72,13 @@ local function read_on(lane, budget, after, most, size)
   end
 end
 
--- Reads the run that follows the messages the owner holds.
+-- Reads the run that follows the messages that the owner holds.
 local function read_behind(lane, budget, most)
   lane.is_prefix = is_gone_first(lane)
   read_on(lane, budget, lane.held_upto, most, budget.first_read)
 end
 
--- Reads the run of a lane of which the owner holds no message: the run follows the messages that left.
+-- Reads the run of a lane in which the owner holds no message. The run follows the messages that left.
 local function read_front(lane, budget, most)
   local gone, size = lane.gone, math.min(most, budget.first_read)
   if #gone == 0 and most == 0 then return end
@@ -98,8 +99,8 @@ local function read_front(lane, budget, most)
   end
 end
 
--- Reads for one lane the messages that left it, and at most `most` messages to release. Returns false if it read
--- nothing, because too many messages left the lane.
+-- Reads, for one lane, the messages that left it, and at most `most` messages to release. Returns false if it read no
+-- message, because too many messages left the lane.
 local function read_lane(lane, budget, most)
   if not read_gone(lane, budget) then return false end
   local read_run = lane.holds_none and read_front or read_behind

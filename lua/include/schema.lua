@@ -1,10 +1,12 @@
--- The schema of a partition: which record formats it may contain, and how its other data is stored. `reseq migrate`
--- raises it. Rust puts `local SCHEMA_KNOWN = <the newest schema that the calling pod knows>` before this text.
+-- The schema of a partition: which record formats the partition may contain, and how its other data is stored. `reseq
+-- migrate` raises the schema. Rust puts `local SCHEMA_KNOWN = <the newest schema that the calling pod knows>` before
+-- this text.
 
--- A pattern for the first character of a record after the prefix that scripts add.
+-- A pattern for the first character of a record, after the prefix that scripts add.
 local KNOWN_FORMAT = '^[3-' .. SCHEMA_KNOWN .. ']'
 
--- The stored schema, as text. A pod that does not know it must change nothing.
+-- Returns the stored schema, as text. If a pod does not know this schema, it must change nothing, so this raises an
+-- error.
 local last_known
 local function known_schema(noted)
   local schema = noted or '3'
@@ -15,7 +17,7 @@ local function known_schema(noted)
   return schema
 end
 
--- The fields of the epoch key of each partition: read once a call, however many blocks (blocks.lua) need them. Only
+-- The fields of the epoch key of each partition, read once per call, however many blocks (blocks.lua) need them. Only
 -- `current_epoch` changes this table.
 local partitions = {}
 
@@ -29,7 +31,8 @@ local function partition_of(epoch)
   return noted
 end
 
--- The schema and epoch of each partition of which the call read nothing else: two fields cost less than all.
+-- The schema and epoch of each partition, for calls that read no other fields of it: two fields cost less than all
+-- fields.
 local schemas = {}
 
 -- Returns the partition's schema and its stored epoch. Scripts that call current_epoch do not need this function,

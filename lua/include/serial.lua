@@ -1,9 +1,9 @@
 -- Serial processing: only one message of each lane at a time is waiting, delayed, processing or halted. The messages
--- behind it await their turn: they are only in in-progress. `place` is as in waiting.lua, with `delayed` and
+-- behind it await their turn: they are only in in-progress. `place` is as in waiting.lua, and also has `delayed` and
 -- `attempts`.
 
--- Returns the first unfinished message of a lane; nil if there is none. Uses a binary search: if ready and in-progress
--- have the same number of messages up to a sequence, all these messages are finished.
+-- Returns the first unfinished message of a lane; nil if there is none. Uses a binary search: if ready and
+-- in-progress have equally many messages up to a sequence, all these messages are finished.
 local function first_unfinished(in_progress, ready)
   local low, high = 0, redis.call('ZCARD', in_progress) - 1
   if high + 1 == redis.call('ZCARD', ready) then return nil end
@@ -19,8 +19,8 @@ local function first_unfinished(in_progress, ready)
   return redis.call('ZRANGE', in_progress, low, low)[1]
 end
 
--- Call this after a message of the lane was processed or left. It puts the next message behind the waiting messages of
--- other lanes, or delays it if it is not due yet.
+-- The caller calls this after a message of the lane was processed or left. Puts the next message of the lane behind
+-- the waiting messages of other lanes, or delays it if it is not due yet.
 local function advance(place, in_progress, ready, now)
   local sequence = first_unfinished(in_progress, ready)
   if not sequence then return end

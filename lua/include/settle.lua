@@ -21,7 +21,7 @@ local function log_gone(log, order, is_gone, new)
   return length
 end
 
--- Returns the sequences that are not dead letters: the bodies of dead letters stay.
+-- Returns the sequences that are not dead letters, because the bodies of dead letters stay.
 local function no_letters(dead, sequences)
   if #sequences == 0 or redis.call('ZCARD', dead) == 0 then return sequences end
   local rest, scores = {}, redis.call('ZMSCORE', dead, unpack(sequences))
@@ -39,7 +39,7 @@ local function shorten_log(log, order, bodies, dead, excess)
   if redis.call('HLEN', bodies) > 0 then remove_bodies(bodies, no_letters(dead, oldest)) end
 end
 
--- Removes bodies of messages that have left, except bodies of dead letters. `named` holds the fields of the bodies.
+-- Removes bodies of messages that have left, except bodies of dead letters. `named` holds the fields of these bodies.
 local function forget_bodies(bodies, dead, is_gone, named)
   for from = 1, #named, 2000 do
     local fields, sequences = {}, {}
@@ -72,9 +72,9 @@ local function forget_keys(idempotency_keys, is_gone, named)
   end
 end
 
--- Counts the tombstones among the messages that left a lane. `counts` is
--- 'bytes=<accounted bytes>;dropped=<count>;dead_lettered=<count>;cancelled=<count>;'. Returns the accounted
--- bytes, and how many of the messages were not tombstones.
+-- Counts the tombstones among the messages that left a lane. `counts` is 'bytes=<accounted
+-- bytes>;dropped=<count>;dead_lettered=<count>;cancelled=<count>;'. Returns the accounted bytes, and the number of
+-- messages that were not tombstones.
 local function count_tombstones(hash, counts, left)
   for _, counter in ipairs({'dropped', 'dead_lettered', 'cancelled'}) do
     local count = math.min(tonumber(string.match(counts, counter .. '=(%d+);')), left)

@@ -1,9 +1,10 @@
--- The marks of sources: how far the messages of each have come. Positions are compared byte by byte.
+-- The marks of sources: the position of the last message that was stored from each source. Positions are compared
+-- byte by byte.
 
--- True if a position is not after another. (Lua's own `<` compares by the locale of the server.)
+-- True if position `one` is not after position `other`. (Lua's own `<` compares by the locale of the server.)
 local function is_upto(one, other)
   local shorter, from = math.min(#one, #other), 1
-  -- Neighbours differ at their ends: eight equal bytes are one comparison.
+  -- Neighbouring positions differ near their ends, so compare eight bytes at a time first.
   while from <= shorter and string.sub(one, from, from + 7) == string.sub(other, from, from + 7) do from = from + 8 end
   for i = from, shorter do
     local a, b = string.byte(one, i), string.byte(other, i)
@@ -12,8 +13,9 @@ local function is_upto(one, other)
   return #one <= #other
 end
 
--- Returns three functions. The first returns why a message of this source is not stored, and the mark that its producer
--- needs; nothing if it may be stored. The second makes its position the mark. The third stores the marks.
+-- Returns three functions. The first returns why a message of this source is not stored, and the mark that its
+-- producer needs; nil if the message may be stored. The second makes the message's position the new mark. The third
+-- writes the marks.
 local function marks_of(key_sources, sources_max)
   local marks, count, moved = {}, nil, {}
   local function read_mark(name)

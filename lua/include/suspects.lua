@@ -1,13 +1,14 @@
--- A message is a suspect from the time its lease expires until an attempt at it ends: it may have crashed its worker.
--- Each suspect limits how many suspects of its destination are processed together, and each expired lease halves that
--- limit. So the message that crashes workers is soon processed alone. The field `suspects` of the destination holds the
--- suspects under a lease: each lease, and its limit. Other suspects get their turn after SUSPECT_DELAY_MS.
+-- A message is a suspect from the time its lease expires until an attempt at it ends: the message may have crashed
+-- its worker. Each suspect limits how many suspects of its destination are processed together, and each expired lease
+-- halves that limit. So a message that crashes workers is soon processed alone. The destination's field `suspects`
+-- holds the leases of suspects that are being processed, each with its limit. Other suspects get their turn after
+-- SUSPECT_DELAY_MS.
 
--- Returns two functions. The first takes the lease and the stored attempts of a message. It returns 'now' if the claim
--- may take the message, 'later' if the message must wait for other suspects, 'stop' if the claim ends before it. A
--- claim takes only suspects, or none. The second returns the suspects under a lease if the claim takes suspects,
--- otherwise false. Without `may_be_alone`, the claim leaves out messages that stalled twice: such a message must be the
--- only suspect of its process.
+-- Returns two functions. The first takes the lease and the stored attempts of a message. It returns 'now' if the
+-- claim may take the message, 'later' if the message must wait for other suspects, or 'stop' if the claim must end
+-- before the message. A claim takes only suspects, or no suspects. The second function returns the suspects under a
+-- lease if the claim takes suspects, otherwise false. Without `may_be_alone`, the claim leaves out messages that
+-- stalled twice: such a message must be the only suspect of its process.
 local function suspect_turns(noted, leases, may_be_alone)
   local held, taken, count, most = nil, nil, 0, math.huge
   local function read_held()

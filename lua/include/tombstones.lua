@@ -1,9 +1,9 @@
--- Messages that leave without delivery: dropped, dead-lettered or cancelled. Each becomes a tombstone, which holds its
--- position until its lane has passed it. `place` is as in serial.lua, with `processing`, `delivery` (its kind), and the
--- keys that have these names in withdraw.lua.
+-- Messages that leave without delivery: dropped, dead-lettered or cancelled. Each becomes a tombstone, which holds
+-- the message's position until its lane has passed it. `place` is as in serial.lua, and also has `processing`,
+-- `delivery` (its kind), and the keys that have these names in withdraw.lua.
 
--- Returns a record as a tombstone: marked with `how`, and without its body. Of an unreadable record, keeps only the
--- accounted bytes, if it can find them.
+-- Returns a record as a tombstone: marked with `how`, and without its body. If the record is unreadable, keeps only
+-- the accounted bytes, if it can find them.
 local function tombstone_of(how, record)
   local _, mark_end = string.find(record, '^B%d+;')
   local begin = (mark_end or 0) + 1
@@ -16,7 +16,7 @@ local function tombstone_of(how, record)
   return 'T' .. how .. string.sub(record, begin, header_at + tonumber(length) - 1)
 end
 
--- How many more dead letters the destination may have; `most`: 0 for no limit.
+-- Returns how many more dead letters the destination may have. `most` is the limit; 0: no limit.
 local function room_for_letters(letters, most)
   most = tonumber(most)
   return most == 0 and math.huge or most - redis.call('ZCARD', letters)
@@ -31,7 +31,8 @@ local function write_letter(place, one, now)
 end
 
 -- Makes a message of this lane leave. `one` is {sequence, record, how (d: dropped, s: dead-lettered, c: cancelled),
--- reason, stage, attempts (as they are stored), state}. The caller has removed it from where its state keeps it.
+-- reason, stage, attempts (as stored), state}. The caller has already removed the message from the set or list of its
+-- state.
 local function leave(place, lane, one, now)
   local sequence = one.sequence
   if one.how == 's' then

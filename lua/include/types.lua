@@ -1,16 +1,17 @@
--- Checks the types of a call's keys before the transition begins: Redis does not roll a script back, so a script must
--- not meet a key of the wrong type after it has written. If a key of a destination has the wrong type, the destination
--- halts: its hash names the key in the field `wrong_type`, and all calls of the destination that deal with messages
--- fail until the key has its type again. Rust writes the checks, from the contract of the transition
--- (crates/store/src/contract.rs). Scripts that must run meanwhile, such as repairs, check what they need themselves.
+-- Checks the types of a call's keys before the transition begins. Redis does not roll a script back, so a script must
+-- not find a key with the wrong type after it has written. If a key of a destination has the wrong type, the
+-- destination halts: its hash names the key in the field `wrong_type`, and all calls for messages of the destination
+-- fail until the key has the right type again. Rust generates the checks from the contract of the transition
+-- (crates/store/src/contract.rs). Scripts that must run on a halted destination, such as repairs, check the keys that
+-- they need themselves.
 
--- Commands that are cheap, and fail on a key of another type.
+-- Commands that are cheap, and fail if the key has another type.
 local COUNTS = {hash = 'HLEN', list = 'LLEN', set = 'SCARD', string = 'STRLEN', zset = 'ZCARD'}
 
--- The keys that this call has checked: several of its blocks (blocks.lua) may use them.
+-- The keys that this call has checked. Several of its blocks (blocks.lua) may use the same key.
 local has_type = {}
 
--- The hash of the block's destination, if that exists; and the type of its key `waiting`.
+-- The hash of the block's destination, if the destination exists; and the type of its key `waiting`.
 local hash_of_block, waiting_type
 
 -- Returns the error WRONG_TYPE if a key has another type, otherwise nil.
@@ -27,7 +28,7 @@ local function check_type(kind, key)
   return redis.error_reply('WRONG_TYPE ' .. redis.call('TYPE', key)['ok'] .. ' ' .. kind .. ' ' .. key)
 end
 
--- Checks the hash of a destination, and the key that halted the destination, if there is one.
+-- Checks the hash of a destination. If a key has halted the destination, checks that key again.
 local function check_destination(hash)
   hash_of_block = nil
   local wrong = check_type('hash', hash)
@@ -41,8 +42,8 @@ local function check_destination(hash)
   return wrong or nil
 end
 
--- Returns the error that a transition has raised. If it read the key of a lane that has the wrong type, `check_lanes`
--- finds the key, and the error names it.
+-- Returns the error that a transition has raised. If a key of a lane has the wrong type, `check_lanes` finds the key,
+-- and the error names it.
 local function error_of(problem, check_lanes)
   if type(problem) ~= 'table' then problem = redis.error_reply(tostring(problem)) end
   local is_wrong_type = check_lanes and string.find(problem.err, '^WRONGTYPE')

@@ -1,23 +1,23 @@
--- The messages that wait to be claimed: a list, or without ordering a sorted set (by priority and sequence). `place` is
--- a table with the fields that the functions need: destination (its name), ordering, hash,
--- waiting, messages, builtin and worker (the keys active:…), wake.
+-- The messages that wait to be claimed: a list, or without ordering a sorted set (by priority and sequence). `place`
+-- is a table with the fields that the functions need: destination (its name), ordering, hash, waiting, messages,
+-- builtin and worker (the keys active:…), wake.
 
 -- Returns the key active:… of the processors or workers that may claim from the destination. Reads this from the
--- destination itself, because the caller may know an old definition.
+-- destination itself, because the caller may have an old definition.
 local function active_of(place)
   if redis.call('HGET', place.hash, 'claimers') == 'worker' then return place.worker end
   return place.builtin
 end
 
--- With each level of priority, a message goes before this many that arrived earlier. So a low priority does not wait
--- for ever.
+-- With each level of priority, a message overtakes up to this many messages that arrived earlier. The limit keeps
+-- messages with a low priority from waiting for ever.
 local PRIORITY_STEP = 262144
 
 local function score_of(sequence, priority)
   return text((9 - tonumber(priority)) * PRIORITY_STEP + tonumber(sequence))
 end
 
--- Notifies the claimers if nothing was waiting before.
+-- Notifies processors or workers if no message was waiting before.
 local function tell_claimers(place, length, added)
   if length == added then
     redis.call('ZADD', active_of(place), '0', place.destination)
@@ -25,7 +25,7 @@ local function tell_claimers(place, length, added)
   end
 end
 
--- Adds messages by their priority, which is in their records.
+-- Adds messages to the sorted set by the priority in their records.
 local function to_priorities(place, sequences)
   local scores = {}
   for from = 1, #sequences, 32 do
@@ -41,7 +41,7 @@ local function to_priorities(place, sequences)
   tell_claimers(place, redis.call('ZCARD', place.waiting), #sequences)
 end
 
--- Puts sequences back at the front: the messages that have waited longest are the most likely to block a head.
+-- Puts messages back at the front: the messages that have waited longest are the most likely to block a head.
 local function to_front(place, sequences)
   table.sort(sequences, function(a, b) return tonumber(a) > tonumber(b) end)
   if place.ordering == 'none' then return to_priorities(place, sequences) end

@@ -1,13 +1,14 @@
--- Wake-ups are hints: Reseq also polls for the same work once a second. So if the Redis user may not publish, the work
--- only waits longer, and the script, which has already written, continues.
+-- Wake-ups are hints: Reseq also polls for the same work once a second. So if the Redis user may not publish, the
+-- work only waits longer; the script, which has already written, continues.
 
--- In a call of several blocks (blocks.lua): the names to publish at its end, by kind of wake-up, and a channel of that
--- kind. One more message on a channel costs Redis and every listener much more than one more name in a message.
+-- In a call of several blocks (blocks.lua): the names to publish at the end of the call, by kind of wake-up, and a
+-- channel for that kind. One more message on a channel costs Redis and every listener much more than one more name in
+-- a message.
 local wakes_of_call
 
--- Publishes on this partition's channel. A call of several blocks publishes on a channel of any of their partitions: a
--- pod that listens for a kind of wake-up listens on the channels of all partitions of a server. A wake-up of
--- `other_kind` gets a message of its own, because older versions cannot read it.
+-- Publishes on this partition's channel. A call of several blocks publishes on the channel of any one of their
+-- partitions: a pod that listens for a kind of wake-up listens on the channels of all partitions of a server. A
+-- wake-up of `other_kind` is a separate message, because older versions cannot read it.
 local function wake(channel, destination, other_kind)
   if not wakes_of_call then
     redis.pcall('SPUBLISH', channel, destination)

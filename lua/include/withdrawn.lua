@@ -1,8 +1,8 @@
--- A message that is withdrawn while it waits in a long list stays in the list, because a search in a long list takes
--- long. The set `withdrawn` names such messages, the destination's field of that name counts them, and claims skip
+-- If a message is withdrawn while it waits in a long list, it stays in the list, because a search in a long list is
+-- slow. The set `withdrawn` names such messages, the destination's field `withdrawn` counts them, and claims skip
 -- them.
 
--- How many messages one read returns at most, and the most reads per call.
+-- The most messages of one read, and the most reads of one call.
 local FRONT, FRONTS_MAX = 1000, 10
 
 -- Marks these waiting messages as withdrawn.
@@ -24,8 +24,8 @@ local function part_withdrawn(withdrawn, front, kept)
   return passed
 end
 
--- Removes withdrawn messages from the front of the list, until at least `wanted` other messages are there. Returns how
--- many others are there; nil if the call has made all its reads and found none.
+-- Removes withdrawn messages from the front of the list, until at least `wanted` other messages are there. Returns
+-- the number of other messages there; nil if the call has used all its reads and found none.
 local function pass_withdrawn(hash, waiting, withdrawn, wanted)
   local kept, passed_count, has_ended = {}, 0, false
   for look = 1, FRONTS_MAX do
@@ -44,7 +44,7 @@ local function pass_withdrawn(hash, waiting, withdrawn, wanted)
     for at = i, math.max(i - 999, 1), -1 do back[#back + 1] = kept[at] end
     redis.call('LPUSH', waiting, unpack(back))
   end
-  -- Once the whole list was read, it contains no marked message.
+  -- If the whole list was read, it contains no marked message any more.
   if has_ended or redis.call('HINCRBY', hash, 'withdrawn', -passed_count) <= 0 then
     redis.call('UNLINK', withdrawn)
     redis.call('HDEL', hash, 'withdrawn')

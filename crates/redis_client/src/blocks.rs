@@ -1,11 +1,11 @@
-//! One call of a script for many callers. A *block* is the call of one script by one caller, with its own keys,
-//! arguments and answer. A call costs Redis much more than what a small block does: its turn of the event loop, its
-//! read, its answer. So while a call is on its way, the blocks of other callers gather, and go together in the next
-//! one (`together`). If no call is on its way, nothing waits.
+//! Batches of script calls. A *block* is the call of one script by one caller, with its own keys, arguments and
+//! answer. One call to Redis can carry the blocks of many callers: the fixed cost of a call (a turn of the event
+//! loop, a read, an answer) is much higher than the cost of a small block. While a call is in flight, blocks of other
+//! callers wait, and the next call carries them together. If no call is in flight, no block waits.
 //!
-//! Blocks run together if one script is composed of theirs, and one call may hold their keys: on a cluster those of
-//! one slot, otherwise all. Large blocks and those that must be confirmed by replicas or the disk go on their own, at
-//! once.
+//! Blocks can share a call if their scripts are parts of the same composed script, and if one call may hold all their
+//! keys: in a cluster, keys of the same slot; otherwise any keys. Large blocks, and blocks that replicas or the disk
+//! must confirm, are sent at once in a call of their own.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -23,28 +23,28 @@ use super::{
 
 /// The most blocks of one call.
 const BLOCKS_MAX: usize = 64;
-/// The most bytes of keys and arguments of one call (at least one block goes).
+/// The most bytes of keys and arguments of one call. One block is sent even if it has more.
 const BYTES_MAX: usize = 256 << 10;
-/// The most messages that the blocks of one call are about (at least one block goes).
+/// The most messages that the blocks of one call contain. One block is sent even if it has more.
 const MESSAGES_MAX: usize = 512;
-/// A block with more bytes, keys and arguments, or messages goes on its own.
+/// A block with more bytes, more keys and arguments, or more messages than these is sent in a call of its own.
 const BLOCK_BYTES_MAX: usize = 16 << 10;
 const BLOCK_WORDS_MAX: usize = 160;
 const BLOCK_MESSAGES_MAX: usize = 64;
 
-/// About the most bytes of a block's shape.
+/// The approximate limit of the bytes of a block's shape: its script number, and its numbers of keys and arguments.
 const SHAPE_SIZE: usize = 12;
 
-/// Those whose blocks may run in one call: the number of the slot, and the composed script.
+/// Blocks with an equal key can share a call: the number of the slot, and the address of the composed script.
 pub(super) type BatchKey = (u16, usize);
 
-/// What waits for a call, for each key of a batch.
+/// The blocks that wait for the next call, by batch key.
 #[derive(Default)]
 pub(super) struct Coalescer(Mutex<HashMap<BatchKey, Batch>>);
 
 #[derive(Default)]
 struct Batch {
-    /// A call is on its way, or about to be.
+    /// True while a call is in flight or about to be sent.
     is_busy: bool,
     waiting: VecDeque<Waiting>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Waiting {
 }
 
 impl Coalescer {
-    /// True if no call is on its way: then the caller makes one, and calls [`Coalescer::next`] after it.
+    /// True if no call is in flight. Then the caller must make one, and call [`Coalescer::next`] after it.
     pub(super) fn begin(&self, key: BatchKey) -> bool {
         !std::mem::replace(&mut self.0.lock().entry(key).or_default().is_busy, true)
     }
@@ -68,7 +68,7 @@ impl Coalescer {
         self.0.lock().get(&key).is_some_and(|batch| !batch.waiting.is_empty())
     }
 
-    /// What the next call takes. Without it, no call is on its way any more.
+    /// Takes the blocks of the next call. If none wait, marks that no call is in flight.
     pub(super) fn next(&self, key: BatchKey) -> Option<Vec<Waiting>> {
         let mut all = self.0.lock();
         let batch = all.get_mut(&key)?;
@@ -77,7 +77,7 @@ impl Coalescer {
         (!some.is_empty()).then_some(some)
     }
 
-    /// Adds a block for the next call. True if no call is on its way (any more), as with [`Coalescer::begin`].
+    /// Adds a block for the next call. True if no call is in flight (any more), as with [`Coalescer::begin`].
     pub(super) fn wait(&self, key: BatchKey, one: Waiting) -> bool {
         let mut all = self.0.lock();
         let batch = all.entry(key).or_default();
@@ -85,7 +85,7 @@ impl Coalescer {
         !std::mem::replace(&mut batch.is_busy, true)
     }
 
-    /// Those that a call left out are the first of the next.
+    /// Puts back the blocks that a call did not run, so that the next call begins with them.
     pub(super) fn put_back(&self, key: BatchKey, rest: impl DoubleEndedIterator<Item = Waiting>) {
         let mut all = self.0.lock();
         let batch = all.entry(key).or_default();
@@ -94,7 +94,8 @@ impl Coalescer {
 }
 
 impl Waiting {
-    /// The block of a call, with the number that its script has in the composed one; and what gets its answer.
+    /// The block of a call, and the receiver of its answer. `number` is the number of its script in the composed
+    /// script.
     pub(super) fn of(
         call: &ScriptCall<'_>,
         number: usize,
@@ -105,7 +106,7 @@ impl Waiting {
     }
 }
 
-/// True if a call may run as a block. Others go on their own.
+/// True if a call may run as a block of a shared call.
 pub(super) fn is_small(call: &ScriptCall<'_>) -> bool {
     let words = call.words();
     call.messages() <= BLOCK_MESSAGES_MAX
@@ -113,7 +114,7 @@ pub(super) fn is_small(call: &ScriptCall<'_>) -> bool {
         && words.bytes() <= BLOCK_BYTES_MAX
 }
 
-/// As many as one call takes, in order. Leaves out those whose callers have given up.
+/// Takes the blocks of one call from the queue, in order. Drops blocks whose callers have given up.
 fn take(waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
     let (mut some, mut bytes, mut messages) = (Vec::new(), 0, 0);
     while some.len() < BLOCKS_MAX
@@ -169,7 +170,7 @@ impl Blocks {
     }
 }
 
-/// The answers of the blocks that have run: for each 1 and its answer, or 0 and its error.
+/// Reads the answers of the blocks that have run: for each block, 1 and its answer, or 0 and its error.
 pub(super) fn read_answers(answer: Value) -> Result<Vec<Result<Value, ClientError>>, ClientError> {
     let Value::Array(parts) = answer else { return Err(unexpected("blocks")) };
     let mut parts = parts.into_iter();

@@ -22,9 +22,9 @@ use super::{
 
 /// One call follows at most this many redirects, then returns the error.
 const REDIRECTS_MAX: usize = 8;
-/// The pause before a call is repeated for a slot that is being moved.
+/// The pause before a call is repeated while its slot is being moved.
 const LATER: Duration = Duration::from_millis(20);
-/// The most pipelines in flight when a query of many slots has to be split into single ones.
+/// The most pipelines in flight when pipelines are sent one by one.
 const SINGLE_MAX: usize = 8;
 
 /// The answer of `TIME`: seconds, and microseconds within the second.
@@ -81,8 +81,7 @@ impl RedisClient {
                     node.discard(&link, &error);
                     Err(error.into())
                 }
-                // A slot may have moved, or one command failed: run each pipeline on its own,
-                // following redirects.
+                // A slot may have moved, or one command failed: run each pipeline separately, and follow redirects.
                 Err(_) => return self.query_one_by_one(members, pipes).await,
             },
         };
@@ -125,7 +124,7 @@ impl RedisClient {
         answers.into_iter().map(|(_, answer)| answer.and_then(fitting)).collect()
     }
 
-    /// Asks all primaries in parallel. Returns the name of each, with an answer or error.
+    /// Asks all primaries in parallel. Returns the name of each primary, with its answer or error.
     pub async fn each_primary<Q: Question>(
         &self,
         question: &Q,
@@ -146,7 +145,7 @@ impl RedisClient {
         join_all(asked).await
     }
 
-    /// Succeeds if Redis answers; in a cluster, if one primary answers.
+    /// Succeeds if Redis answers. In a cluster, the answer of one primary is enough.
     pub async fn ping(&self) -> Result<(), ClientError> {
         let mut pipe = redis::pipe();
         pipe.cmd("PING").ignore();
@@ -165,7 +164,7 @@ impl RedisClient {
         self.boxed_value_at(key, work).await.and_then(fitting)
     }
 
-    /// Boxed, so that this crate compiles it: otherwise every crate that makes calls does.
+    /// Boxed, so that only this crate compiles the future, not each crate that makes calls.
     fn boxed_value_at<'a>(
         &'a self,
         key: &'a [u8],
@@ -290,8 +289,8 @@ while at < #ARGV do
 end
 return answers";
 
-/// One command that runs these read-only commands atomically. Not MULTI, which Redis refuses when
-/// it has no memory left.
+/// One command that runs these read-only commands atomically. It is not MULTI, because Redis refuses MULTI when it
+/// has no memory left.
 pub fn at_once(pipe: &Pipeline) -> Pipeline {
     let words = |command: &redis::Cmd| -> Vec<Vec<u8>> {
         let simple = |word: redis::Arg<&[u8]>| match word {

@@ -13,7 +13,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Sends each command after an `ASKING`, all in one write.
+    /// Sends all commands in one write, with `ASKING` before each.
     async fn ask(&mut self, commands: impl Iterator<Item = &Cmd>) -> RedisResult<Vec<Value>> {
         let mut pipe = Pipeline::new();
         for command in commands {
@@ -46,8 +46,8 @@ impl ConnectionLike for Channel {
         }
         Box::pin(async move {
             let answers = self.ask(pipe.cmd_iter()).await?;
-            // The caller of a transaction expects one answer with all answers. For a migrating
-            // slot, the commands run one by one, not atomically.
+            // The caller of a transaction expects one answer that contains the answers of all commands. While the
+            // slot migrates, the commands run one by one, not atomically.
             Ok(if pipe.is_transaction() { vec![Value::Array(answers)] } else { answers })
         })
     }

@@ -21,7 +21,7 @@ use config::{self, Access, Host, Topology};
 #[derive(Clone)]
 pub struct RedisClient {
     servers: Arc<Servers>,
-    /// The time limit for an answer, and for a slot that is being migrated.
+    /// The time limit for an answer, and for repeats while a slot is being migrated.
     pub(super) patience: Duration,
     pub(super) takeovers: Arc<Takeovers>,
     pub(super) complete_files: Arc<CompleteFiles>,
@@ -67,7 +67,7 @@ pub(super) enum Next {
 }
 
 impl RedisClient {
-    /// Opens no connection yet. The first calls open them.
+    /// Creates the client. The first calls open the connections.
     pub fn open(settings: &config::Redis) -> Result<RedisClient, ClientError> {
         let (patience, count) = (settings.timeout(), settings.connections);
         let topology = settings.topology().map_err(ClientError::Unavailable)?;
@@ -136,8 +136,7 @@ impl RedisClient {
         }
     }
 
-    /// Groups keys by their server, as indices. The second list holds keys that no server serves
-    /// now.
+    /// Groups keys by their server, as indices. The second list holds keys that no server serves now.
     pub(super) fn spread(&self, keys: &[String]) -> (Vec<NodeKeys>, Vec<usize>) {
         let cluster = match &*self.servers {
             Servers::One(node) => {
@@ -200,7 +199,7 @@ impl RedisClient {
             }
             // During a migration, the keys of the call are on two nodes.
             ServerErrorKind::TryAgain => Next::Later(self.patience),
-            // A primary is gone and has no successor yet. That may last long, so give up earlier.
+            // A primary has failed and has no successor yet. This may last long, so give up earlier.
             ServerErrorKind::ClusterDown => Next::Later(self.patience / 10),
             _ => Next::GiveUp,
         }
@@ -214,7 +213,7 @@ impl RedisClient {
                 if let Some(sentinels) = node.sentinels()
                     && sentinels.has_moved().await
                 {
-                    // The old primary may still answer, although it is cut off from the others.
+                    // The old primary may still answer, although it is cut off from the other servers.
                     node.discard_all();
                 }
                 Ok(())

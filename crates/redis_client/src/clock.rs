@@ -10,23 +10,23 @@ use std::{
 
 use tokio::time::Instant;
 
-/// A sample with a longer round trip replaces an earlier estimate only if it contradicts the estimate.
+/// If a sample has a longer round trip than this, it replaces the estimate only if it contradicts the estimate.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(100);
-/// No sample yet.
+/// The value of `AHEAD_MS` before the first sample.
 const UNKNOWN: i64 = i64::MIN;
 
 /// How far the server's clock is ahead of the time since [`begun`], in ms.
 static AHEAD_MS: AtomicI64 = AtomicI64::new(UNKNOWN);
 
-/// The start of all times in this module.
+/// The zero point of all instants in this module.
 fn begun() -> Instant {
     static BEGUN: OnceLock<Instant> = OnceLock::new();
     *BEGUN.get_or_init(Instant::now)
 }
 
-/// Milliseconds since 1970 by Redis's clock, as this pod estimates it: the last `TIME` plus the time since;
-/// before the first `TIME`, this pod's own clock. It decides about expiry outside of Redis: of tokens,
-/// sessions, signatures and the numbers of calls. Decisions about messages use `TIME` in the scripts.
+/// Milliseconds since 1970 by Redis's clock, as this pod estimates it: the last `TIME` plus the time since. Before
+/// the first `TIME`, this pod's own clock. Code outside of Redis uses it to decide whether tokens, sessions,
+/// signatures and call numbers have expired. For decisions about messages, the scripts use `TIME`.
 pub fn server_clock_ms() -> u64 {
     match AHEAD_MS.load(Ordering::Relaxed) {
         UNKNOWN => {
@@ -41,7 +41,7 @@ pub fn server_clock() -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(server_clock_ms())
 }
 
-/// Records a sample: Redis, asked at `asked`, has just answered `server_ms`.
+/// Records a sample: a query of the time, sent at `asked`, has just returned `server_ms`.
 pub fn note_server_clock(server_ms: u64, asked: Instant) {
     let at = |instant: Instant| instant.saturating_duration_since(begun()).as_millis() as i64;
     let ahead_ms = AHEAD_MS.load(Ordering::Relaxed);
@@ -49,7 +49,8 @@ pub fn note_server_clock(server_ms: u64, asked: Instant) {
     AHEAD_MS.store(ahead_ms, Ordering::Relaxed);
 }
 
-/// How far the server's clock is ahead, from a sample taken between these times, and the earlier estimate.
+/// How far the server's clock is ahead, from the earlier estimate and a sample: the query was sent at `asked_ms` and
+/// answered at `answered_ms`.
 fn sampled(known_ms: i64, server_ms: i64, asked_ms: i64, answered_ms: i64) -> i64 {
     let possible = server_ms - answered_ms..=server_ms - asked_ms;
     let is_vague = answered_ms - asked_ms > ROUND_TRIP_MAX.as_millis() as i64;

@@ -1,8 +1,8 @@
 //! A Redis Cluster: which primary serves which slot. A `MOVED` answer corrects one slot. The client reads
 //! all slots again once a second, when a slot has no known primary, and while a slot is being migrated.
 //!
-//! Does not use the cluster connection of redis-rs: all calls wait while it refreshes the slots,
-//! and it waits for every node. A dead primary makes it refresh constantly.
+//! Does not use the cluster connection of redis-rs: while that connection refreshes the slots, all calls wait, and
+//! the refresh waits for every node. A dead primary makes it refresh constantly.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -125,7 +125,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The view of the most up-to-date node. Nodes that were cut off report outdated views.
+    /// Returns the view of the most up-to-date node. Nodes that are cut off from the others report outdated views.
     async fn newest(&self) -> Result<Slots, ClientError> {
         let mut hosts = self.seeds.clone();
         let known = self.nodes.lock().clone();
@@ -150,7 +150,7 @@ impl Cluster {
         newest.map(|(_, slots)| slots).ok_or(problem)
     }
 
-    /// A node's view: whether it considers the cluster healthy, the epoch, and the slots.
+    /// A node's view: whether the node considers the cluster healthy, the epoch, and the slots.
     async fn view_of(&self, host: &Host) -> Result<((bool, u64), Slots), ClientError> {
         let node = self.node(host);
         let mut link = node.take().await?;

@@ -1,5 +1,5 @@
-//! Calls scripts. A call goes at once and on its own if it is large, or if no other is on its way.
-//! Otherwise it waits, and goes as a block of the next call, together with others.
+//! Calls scripts. A large call is sent at once, in a call of its own; so is any call while no other is in flight.
+//! Otherwise a call waits, and the next call carries it as a block, together with others.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use super::{
     script::{Script, ScriptCall},
 };
 
-/// Exists while a call is on its way. When it is dropped, also because its caller gave up, the
-/// blocks that have gathered go in the next call.
+/// Exists while a call is in flight. When it is dropped (the call has ended, or its caller gave up), the blocks that
+/// have gathered are sent in the next call.
 struct InFlight {
     client: RedisClient,
     key: BatchKey,
@@ -28,8 +28,8 @@ impl Drop for InFlight {
         let Some(some) = self.client.coalescer.next(self.key) else { return };
         let (client, composed) = (self.client.clone(), self.composed.clone());
         let next = InFlight { client, key: self.key, composed };
-        // The callers of these blocks may give up at any time, so the call runs in a task of its
-        // own. Without a runtime, the process is ending, and so are the callers.
+        // The callers of these blocks may give up at any time, so the call runs in a separate task. Without a
+        // runtime, the process is ending, and nobody waits for the answers.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(next.carry(some));
         }
@@ -37,7 +37,7 @@ impl Drop for InFlight {
 }
 
 impl InFlight {
-    /// Makes one call for these blocks. Those that it leaves out go in the next one.
+    /// Makes one call for these blocks. The next call takes the blocks that this call did not run.
     async fn carry(self, some: Vec<Waiting>) {
         telemetry::redis_blocks(some.len());
         let blocks = Blocks::of(&self.composed, &some);
@@ -49,7 +49,7 @@ impl InFlight {
         };
         let mut some = some.into_iter();
         for (answer, one) in answers.into_iter().zip(some.by_ref()) {
-            // An error only means that the caller has given up.
+            // Sending fails only if the caller has given up.
             let _ = one.reply.send(answer);
         }
         self.client.coalescer.put_back(self.key, some);
@@ -79,8 +79,8 @@ impl RedisClient {
         let in_flight = || InFlight { client: self.clone(), key, composed: composed.clone() };
         if self.coalescer.begin(key) {
             let in_flight = in_flight();
-            // Whoever calls at the same moment goes along: the destinations of one request, those of wake-ups that
-            // arrived together. This waits for no time, only for the tasks that can run now.
+            // Let other tasks that can run now add their blocks to this call: tasks for other destinations of the
+            // same request, or for wake-ups that arrived together. This does not wait for a timer.
             yield_now().await;
             if !self.coalescer.has_waiting(key) {
                 telemetry::redis_blocks(1);
@@ -90,13 +90,13 @@ impl RedisClient {
             }
             let (one, answer) = Waiting::of(call, *number);
             self.coalescer.put_back(key, std::iter::once(one));
-            // Its end makes the call.
+            // Dropping it starts the call.
             drop(in_flight);
             return answer.await.map_err(|_| lost())?;
         }
         let (one, answer) = Waiting::of(call, *number);
         if self.coalescer.wait(key, one) {
-            // The call on its way has just ended: dropping a in_flight starts the next one.
+            // The call in flight has just ended: dropping an `InFlight` starts the next call.
             drop(in_flight());
         }
         answer.await.map_err(|_| lost())?

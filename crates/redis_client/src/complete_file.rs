@@ -1,13 +1,13 @@
-//! Finds out whether the append-only file of a server is complete. After the file is switched on, it
-//! counts only once its first rewrite has ended, and Redis does not say whether a rewrite is the first.
+//! Finds out whether the append-only file of a server is complete. After an operator switches the file on, it is
+//! complete only when its first rewrite has ended, and Redis does not report whether a rewrite is the first.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
 use redis::InfoDict;
 
-/// Servers seen with a complete append-only file, by run and replication id, and their calls of
-/// `CONFIG SET` so far. After more such calls, the file may have been switched off and on.
+/// Servers whose append-only file was complete, by run id and replication id, with the number of their `CONFIG SET`
+/// calls at that time. After more such calls, the file may have been switched off and on.
 #[derive(Default)]
 pub(super) struct CompleteFiles(Mutex<HashMap<String, String>>);
 

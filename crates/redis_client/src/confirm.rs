@@ -72,8 +72,8 @@ impl RedisClient {
         Ok((fitting(answer)?, confirmed))
     }
 
-    /// How the server that holds this key confirms that writes are on its disk, if it can. Asks
-    /// the server each time: its settings can change, and another server may have taken over.
+    /// How the server that holds this key confirms that writes are on its disk, or why it cannot. Asks the server
+    /// each time: its settings can change, and another server may have taken over.
     pub async fn fsync(&self, key: &[u8]) -> Result<FsyncAnswer, ClientError> {
         let mut pipe = redis::pipe();
         pipe.cmd("INFO").arg("server").arg("persistence").arg("replication").arg("commandstats");
@@ -101,7 +101,7 @@ impl RedisClient {
         })
     }
 
-    /// The wait to send; `None` if the script's answer is enough.
+    /// The wait command to send; `None` if the script's answer is confirmation enough.
     fn wait_of(&self, confirm: Confirm) -> Option<Wait> {
         let (command, replicas, local) = match confirm {
             Confirm::Replicas { count } if count > 0 => ("WAIT", count, 0),
@@ -216,9 +216,9 @@ impl Wait {
     }
 }
 
-/// True if this server's `WAITAOF` answers only when the data is on disk. With `appendfsync
-/// everysec`, Redis 7.4 may answer too early (redis/redis#13793, fixed in 8.0). Valkey too:
-/// `tests/faults/power_cut` showed it for 8.1.1 and 9.1.2.
+/// True if this server's `WAITAOF` answers only when the data is on disk. With `appendfsync everysec`, Redis 7.4 may
+/// answer too early (redis/redis#13793, fixed in 8.0). Valkey may, too: `tests/faults/power_cut` showed it for 8.1.1
+/// and 9.1.2.
 fn waits_for_sync(redis_version: &str, is_valkey: bool) -> bool {
     let mut numbers = redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

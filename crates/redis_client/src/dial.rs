@@ -1,4 +1,4 @@
-//! Opening one connection, in plain text or over TLS.
+//! Opens one connection, in plain text or over TLS.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use tls::{Files, Pem, Reloaded, Unusable};
 #[derive(Clone)]
 pub(super) struct Dialer(Option<Arc<Reloaded<Tls>>>);
 
-/// What the files say, for redis-rs and for [`tls::look`].
+/// The certificates and keys read from the files, for redis-rs and for [`tls::look`].
 struct Tls {
     certificates: TlsCertificates,
     settings: Arc<ClientConfig>,
 }
 
-/// The certificates of a connection. Two values are equal if the files have not changed in between.
+/// The certificates of a connection. Two values are equal if the files did not change between them.
 #[derive(Clone)]
 pub(super) struct Certificates(Option<Arc<Tls>>);
 
@@ -83,7 +83,7 @@ impl Dialer {
             Some(_) => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             None => ConnectionAddr::Tcp(host, port),
         };
-        // Cannot fail: only a URL can be refused here, and this is an address.
+        // Cannot fail: the conversion only refuses URLs, and this is an address.
         address
             .into_connection_info()
             .unwrap_or_else(|_| unreachable!())
@@ -91,7 +91,7 @@ impl Dialer {
     }
 }
 
-/// The same address, with the settings of all connections.
+/// Adds the settings that all connections have to an address.
 pub(super) fn tuned(
     info: &ConnectionInfo,
     protocol: ProtocolVersion,
@@ -113,7 +113,7 @@ pub(super) fn tuned(
 /// Converts certificates. redis-rs uses its built-in roots only if it gets no roots.
 fn for_clients(pem: &Pem) -> Result<Tls, Unusable> {
     let of_system = tls::system_roots();
-    // An error if rustls cannot use the certificates.
+    // Fails if rustls cannot use the certificates.
     let settings = Arc::new(tls::client_with(pem, of_system.clone())?);
     let mut roots = Vec::new();
     for certificate in of_system {
@@ -130,7 +130,7 @@ fn for_clients(pem: &Pem) -> Result<Tls, Unusable> {
     Ok(Tls { certificates: TlsCertificates { client_tls, root_cert }, settings })
 }
 
-/// Maps an error while connecting: no call was sent. A server may refuse the commands that begin a connection.
+/// Maps an error while connecting: no call was sent. A server may also refuse the commands that set up a connection.
 pub(super) fn unreached(error: RedisError) -> ClientError {
     use ClientError as E;
     match E::from(error) {
@@ -139,7 +139,7 @@ pub(super) fn unreached(error: RedisError) -> ClientError {
     }
 }
 
-/// The error if no connection was made in time: no call was sent.
+/// The error if no connection was made in time: the call was not sent.
 pub(super) fn not_in_time() -> ClientError {
     ClientError::Unavailable("no connection in time".into())
 }

@@ -1,8 +1,8 @@
 //! The embedded Redis: a private `redis-server` child on a Unix socket in the data directory.
 //!
-//! The Reseq process that uses the directory holds its file `lock`. The server holds `redis.lock`: the file is its
-//! standard input, so it is locked exactly as long as the server lives, however Reseq ended. So two servers never append
-//! to the same file. A server that outlived its Reseq (SIGKILL) is stopped by the next start.
+//! The Reseq process that uses the directory holds its file `lock`. The server holds `redis.lock`: this file is the
+//! server's standard input, so it is locked exactly as long as the server lives, however Reseq ended. So two servers
+//! never append to the same file. If a server outlived its Reseq (SIGKILL), the next start stops it.
 
 use std::{ffi::OsStr, path::Path, process::Stdio, time::Duration};
 
@@ -20,17 +20,18 @@ use data_dir::{DataDir, open_private};
 mod binary;
 mod data_dir;
 
-/// Give up on a starting server that does not answer for this long. A loading server answers (`LOADING`), so a large
-/// file may take as long as it needs.
+/// Give up on a starting server that does not answer for this long. While the server loads its data it answers
+/// `LOADING`, so a large file may take as long as it needs.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How long `stop` waits.
+/// How long `stop` waits for the server to end.
 const STOP_MAX: Duration = Duration::from_secs(20);
-/// How long a server that an earlier Reseq left may take to write its append-only file and end, before it is killed.
+/// If an earlier Reseq left a server running, how long that server may take to write its append-only file and end.
+/// After that, it is killed.
 const LEFT_STOP_MAX: Duration = Duration::from_secs(10);
 /// How often to check a server that starts or ends.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Why there is no embedded Redis, and what to do.
+/// The reason why the embedded Redis cannot be used, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct EmbeddedError(String);
@@ -41,15 +42,15 @@ pub struct EmbeddedError(String);
 pub struct EmbeddedRedis {
     child: Child,
     data_dir: DataDir,
-    /// It has answered: it may hold data that is not on disk yet.
+    /// The server has answered: it may hold data that is not on disk yet.
     is_ready: bool,
-    /// No process is sending any of its messages: none has since the last clean stop, or none will until
-    /// the server has ended.
+    /// No process sends messages of this server: no process has since the last clean stop, or none will until the
+    /// server has ended.
     is_clean: bool,
 }
 
 impl EmbeddedRedis {
-    /// Starts one if no other Redis is configured, and enters its URL in the configuration.
+    /// Starts an embedded Redis if no other Redis is configured, and enters its URL in the configuration.
     pub async fn start_if_wanted(
         redis: &mut config::Redis,
     ) -> Result<Option<EmbeddedRedis>, EmbeddedError> {
@@ -61,7 +62,7 @@ impl EmbeddedRedis {
         Ok(Some(embedded))
     }
 
-    /// Stops the server that still runs in `data_dir`, starts one, and waits until it has loaded its data.
+    /// Stops a server that still runs in `data_dir`, starts a new one, and waits until it has loaded its data.
     pub async fn start(data_dir: &Path) -> Result<EmbeddedRedis, EmbeddedError> {
         Self::start_from(data_dir, &std::env::var_os("PATH").unwrap_or_default()).await
     }
@@ -85,19 +86,18 @@ impl EmbeddedRedis {
         Ok(redis)
     }
 
-    /// True once if the last stop was clean: no sender was active and all data was on disk, so no
-    /// takeover wait is needed. The caller is about to send, so it must call `nobody_sends` after
-    /// that.
+    /// True once if the last stop was clean: no sender was active and all data was on disk, so no takeover wait is
+    /// needed. The caller is about to send messages, so it must call `nobody_sends` when it no longer sends.
     pub fn take_clean(&mut self) -> bool {
         std::mem::take(&mut self.is_clean)
     }
 
-    /// Declares that no process sends any more, and none will before the server has ended.
+    /// Declares that no process sends messages any more, and that none will before the server has ended.
     pub fn nobody_sends(&mut self) {
         self.is_clean = true;
     }
 
-    /// Its URL: `unix:///absolute/path`.
+    /// The URL of the server: `unix:///absolute/path`.
     pub fn url(&self) -> String {
         self.data_dir.url()
     }
@@ -140,7 +140,8 @@ impl EmbeddedRedis {
 }
 
 impl Drop for EmbeddedRedis {
-    /// A server that has not served anyone yet is killed: all its data is on disk.
+    /// Kills a server that is not ready yet: no client has written to it, so nothing is lost. A ready server keeps
+    /// running.
     fn drop(&mut self) {
         if !self.is_ready {
             let _ = self.child.start_kill();
@@ -153,18 +154,18 @@ fn spawn(binary: &Path, data_dir: &DataDir) -> Result<Child, EmbeddedError> {
     command.args(["--port", "0", "--daemonize", "no", "--unixsocketperm", "700"]);
     command.args(["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
     command.args(["--maxmemory-policy", "noeviction"]);
-    // Larger sorted sets become skip lists, not scanned lists: leases and busy lanes cost less.
+    // Makes Redis store larger sorted sets as skip lists, not as lists that it scans: leases and busy lanes cost
+    // less.
     command.args(["--zset-max-listpack-entries", "32"]);
     command.arg("--dir").arg(&data_dir.dir).arg("--unixsocket").arg(data_dir.socket());
     command.arg("--logfile").arg(data_dir.log()).arg("--pidfile").arg(data_dir.pid_file());
-    // Errors before it opens its log, such as a refused option, go there too.
+    // Errors that the server prints before it opens its log, such as a refused option, go to the log too.
     command.stdout(open_private(&data_dir.log())?).stderr(open_private(&data_dir.log())?);
     let lock = data_dir.server_lock()?.ok_or_else(|| data_dir.stuck(&"it holds redis.lock"))?;
     command.stdin(Stdio::from(lock));
-    // Its own process group: Ctrl-C in a terminal must reach only Reseq, which needs Redis while it
-    // drains.
+    // A separate process group: Ctrl-C in a terminal must reach only Reseq, which needs Redis while it drains.
     command.process_group(0).kill_on_drop(false);
-    // The child inherits it. A file that another thread creates meanwhile gets too few rights, not too many.
+    // The child inherits the umask. A file that another thread creates meanwhile gets too few rights, not too many.
     let before = umask(Mode::from_raw_mode(0o077));
     let spawned = command.spawn();
     umask(before);
@@ -185,15 +186,15 @@ async fn wait_until_ready(data_dir: &DataDir) -> Result<(), EmbeddedError> {
     }
 }
 
-/// Ends the server that an earlier Reseq left running here, and removes its files. A server that does not stop is
-/// killed, which loses no more than a crash of it: the next start has a takeover wait.
+/// Ends the server that an earlier Reseq left running here, and removes its files. Kills a server that does not stop.
+/// The kill loses no more data than a crash of the server, and the next start has a takeover wait.
 async fn end_old_server(data_dir: &DataDir) -> Result<(), EmbeddedError> {
     let begun = Instant::now();
     while data_dir.is_served()? {
         if begun.elapsed() > SILENCE_MAX {
             return Err(data_dir.stuck(&"it does not end"));
         }
-        // The server writes the file when it starts, a little after it got the lock.
+        // The server writes the file when it starts, shortly after it got the lock.
         if let Some(process_id) = data_dir.server_id() {
             let how = if begun.elapsed() < LEFT_STOP_MAX { Signal::TERM } else { Signal::KILL };
             tracing::info!(process_id, ?how, "ending the redis-server that an earlier Reseq left");

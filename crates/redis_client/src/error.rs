@@ -14,10 +14,11 @@ pub enum ClientError {
     /// The Redis user lacks a right for the call. Names the missing ACL rule. Nothing has changed.
     #[error("the Redis user lacks a right: {0}")]
     NoRights(String),
-    /// The Redis user lacks a right that a script met. Names the missing ACL rule. Part of the call may have run.
+    /// The Redis user lacks a right that a script needs, but Redis noticed only while the script ran. Names the
+    /// missing ACL rule. Part of the call may have run.
     #[error("the Redis user lost a right during the call: {0}")]
     LostRights(String),
-    /// Redis answers, and refuses all writes; nothing has changed. Contains the sentence of Redis.
+    /// Redis answers, but refuses all writes; nothing has changed. Contains the error message of Redis.
     #[error("Redis refuses writes: {0}")]
     RefusesWrites(String),
     /// Redis refuses calls that would use more memory; nothing has changed.
@@ -26,15 +27,15 @@ pub enum ClientError {
     /// A script returned an error with its own code, which is not a code of the server.
     #[error("{text}")]
     Named {
-        /// The first word.
+        /// The first word of the error: its code.
         code: String,
         /// The text after the first word.
         detail: String,
         /// The whole error, for a log.
         text: String,
     },
-    /// Redis could not run the call, and a repeat would fail too: a key has another type, or a script
-    /// met unexpected data. Part of the call may have run.
+    /// Redis could not run the call, and a repeat would fail too: for example, a key has the wrong type, or a script
+    /// read unexpected data. Part of the call may have run.
     #[error("Redis could not carry out the call: {0}")]
     Failed(String),
     /// The answer does not have the documented shape.
@@ -42,7 +43,7 @@ pub enum ClientError {
     Unreadable(String),
 }
 
-/// Used instead of an ACL rule when Redis does not accept the user or the password.
+/// Stands in place of an ACL rule when Redis does not accept the user or the password.
 pub(super) const UNKNOWN_USER: &str = "Redis does not accept the name or the password of redis.url";
 
 /// True if a connection with this error must not be used again.
@@ -68,7 +69,7 @@ fn is_of_script(detail: &str) -> bool {
     detail.contains("script: ") || detail.contains("ACL failure in script")
 }
 
-/// The ACL rule that would grant what this error message refuses.
+/// The ACL rule that the Redis user needs, from the message of a refusal.
 fn rule_of(detail: &str) -> String {
     let command = detail.split_once("run the '").and_then(|(_, rest)| rest.split_once('\''));
     match command {
@@ -166,8 +167,8 @@ impl From<RedisError> for ClientError {
     }
 }
 
-/// Converts an answer. If it has an unexpected type, the error is `Unreadable`: the client library
-/// reports a parse error, as for an answer outside the protocol, which means `Unconfirmed`.
+/// Converts an answer. If the answer has an unexpected type, the error is `Unreadable`. Without this, the client
+/// library reports a parse error, as for an answer outside the protocol, and that becomes `Unconfirmed`.
 pub(super) fn fitting<T: redis::FromRedisValue>(answer: Value) -> Result<T, ClientError> {
     redis::from_redis_value(answer).map_err(|error| ClientError::Unreadable(error.to_string()))
 }

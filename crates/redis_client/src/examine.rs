@@ -23,23 +23,24 @@ const LISTENERS_MAX: usize = 8;
 /// The state of a primary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerState {
-    /// Its version.
+    /// The version of the server.
     pub version: String,
-    /// Its `maxmemory-policy`.
+    /// The setting `maxmemory-policy`.
     pub policy: String,
     /// Used memory, in bytes.
     pub used: u64,
-    /// The limit of its memory, in bytes; 0: none.
+    /// The memory limit (`maxmemory`), in bytes; 0: no limit.
     pub max: u64,
     /// The memory of its machine, in bytes; 0: unknown.
     pub of_machine: u64,
-    /// True if it keeps an append-only file.
+    /// True if the server keeps an append-only file.
     pub appends: bool,
-    /// Its `appendfsync`; `None` if unknown.
+    /// The setting `appendfsync`; `None` if unknown.
     pub fsync: Option<String>,
-    /// True if it does not sync this file while it saves or rewrites (`no-appendfsync-on-rewrite`).
+    /// True if the server does not sync the append-only file while it saves or rewrites
+    /// (`no-appendfsync-on-rewrite`).
     pub skips_syncs: bool,
-    /// The sentence of the server, if it refuses all writes.
+    /// The error message of the server, if it refuses all writes.
     pub refusal: Option<String>,
     /// The kinds of writes to its disk whose last attempt failed.
     pub failed_writes: Vec<&'static str>,
@@ -49,9 +50,9 @@ pub struct ServerState {
     pub clients: u64,
     /// The most connections; 0: unknown.
     pub clients_max: u64,
-    /// The ports that it listens on.
+    /// The ports that the server listens on.
     pub ports: Vec<u16>,
-    /// Its replicas.
+    /// The replicas of the server.
     pub replicas: Vec<Replica>,
     /// How far its clock is ahead of the clock of this machine, in ms.
     pub ahead_ms: i64,
@@ -66,15 +67,15 @@ pub struct Replica {
     pub address: String,
     /// True if it follows the primary.
     pub is_online: bool,
-    /// How long ago it last reported, in seconds.
+    /// How long ago the replica last reported, in seconds.
     pub lag_seconds: u64,
-    /// Bytes of the primary's writes that it does not have yet.
+    /// Bytes of the primary's writes that the replica does not have yet.
     pub bytes_behind: u64,
 }
 
 impl RedisClient {
-    /// Asks all primaries in parallel. Returns the name of each, and its state or the error.
-    /// Without `settings`, asks only questions that need no extra rights.
+    /// Asks all primaries in parallel. Returns the name of each primary, with its state or the error. Without
+    /// `settings`, asks only questions that need no extra rights.
     pub async fn examine(&self, settings: bool) -> Vec<(String, Result<ServerState, ClientError>)> {
         let asked = self.primaries().into_iter().map(|node| async move {
             let name = node.name();
@@ -92,7 +93,7 @@ impl RedisClient {
         join_all(asked).await
     }
 
-    /// The address of each sentinel, with its state or why it does not answer. Empty without sentinels.
+    /// The address of each sentinel, with its state or the reason why it does not answer. Empty without sentinels.
     pub async fn examine_sentinels(&self) -> Vec<(String, Result<SentinelState, String>)> {
         match self.primaries().first().and_then(|node| node.sentinels()) {
             Some(sentinels) => sentinels.examine().await,
@@ -100,8 +101,8 @@ impl RedisClient {
         }
     }
 
-    /// The names of the servers, as `examine` returns them, each with the indices of the keys that it holds. Leaves out
-    /// keys that no server serves now.
+    /// The names of the servers, as `examine` returns them, each with the indices of the keys that it holds. Leaves
+    /// out keys that no server serves now.
     pub fn keys_by_name(&self, keys: &[String]) -> Vec<(String, Vec<usize>)> {
         let groups = self.spread(keys).0.into_iter();
         groups.map(|(node, members)| (node.name(), members)).collect()

@@ -22,28 +22,28 @@ pub enum UnfitServer {
     /// The server does not answer.
     #[error("Redis at {url} cannot be reached: {problem}. Check redis.url, and that Redis runs.")]
     Unreachable {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
-        /// What happened.
+        /// What happened when Reseq tried to connect.
         problem: String,
     },
     /// The server lacks features that the scripts use.
     #[error("Redis at {url} is version {version}; Reseq needs 7.0 or later.")]
     TooOld {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
-        /// Its version.
+        /// The version of the server.
         version: String,
     },
-    /// The server would evict messages.
+    /// The server may evict messages when its memory is full.
     #[error(
         "Redis at {url} has maxmemory-policy {policy}, which would throw messages away when memory \
          runs out. Set maxmemory-policy noeviction."
     )]
     Evicts {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
-        /// Its policy.
+        /// The setting `maxmemory-policy`.
         policy: String,
     },
     /// The server is a node of a cluster, but the URL names a single server.
@@ -52,7 +52,7 @@ pub enum UnfitServer {
          redis+cluster://host:port,host:port,… with some of its nodes."
     )]
     IsCluster {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
     },
     /// The server is not in a cluster, but the URL names a cluster.
@@ -61,7 +61,7 @@ pub enum UnfitServer {
          redis+sentinel://host:port,…/service-name."
     )]
     IsNoCluster {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
     },
     /// The server is a replica, and the URL names a single server.
@@ -70,7 +70,7 @@ pub enum UnfitServer {
          redis+sentinel://host:port,…/service-name, which follows it."
     )]
     IsReplica {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
         /// The host and port of its primary.
         primary: String,
@@ -81,7 +81,7 @@ pub enum UnfitServer {
          redis.url has none. Set redis.url to redis://[user]:password@host:port."
     )]
     NoAccess {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
     },
     /// The Redis user lacks rights that Reseq needs.
@@ -90,7 +90,7 @@ pub enum UnfitServer {
          docs/reference/redis-requirements.md lists all rules."
     )]
     NoRights {
-        /// Its URL, without the password.
+        /// The URL of the server, without the password.
         url: String,
         /// Which rights are missing.
         sentence: String,
@@ -125,15 +125,15 @@ impl Fitness {
 /// Whether the user of a connection has the rights that Reseq needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Admitted {
-    /// Yes. The sentence says which optional rights are missing.
+    /// The user has all necessary rights. The sentence names optional rights that are missing.
     Yes(Option<String>),
-    /// No. The sentence says which rights are missing.
+    /// The user lacks necessary rights. The sentence names them.
     No(String),
 }
 
 impl RedisClient {
-    /// Waits until all primaries have loaded their data, and checks them. `admission` asks each
-    /// primary for the rights of the user.
+    /// Waits until all primaries have loaded their data, and checks them. `admission` finds out on each primary
+    /// whether the user has the necessary rights.
     pub async fn check<Q: Question<Answer: Into<Admitted>>>(
         &self,
         url: &str,
@@ -151,7 +151,7 @@ impl RedisClient {
         for checked in join_all(checks).await {
             match checked {
                 Ok(fitness) => all = Some(all.map_or(fitness.clone(), |all| all.and(fitness))),
-                // One dead primary stops only its own partitions, so start without checking it.
+                // A dead primary stops only its own partitions, so Reseq starts without checking it.
                 Err(UnfitServer::Unreachable { problem, .. }) if primaries.len() > 1 => {
                     tracing::warn!(problem, "a primary of the cluster cannot be checked");
                 }
@@ -196,7 +196,7 @@ async fn check_loaded<Q: Question<Answer: Into<Admitted>>>(
     }
 }
 
-/// Checks version, eviction, persistence and mode of the server.
+/// Checks the version, eviction policy, persistence and mode of a server.
 async fn check_server(
     connection: &mut MultiplexedConnection,
     url: &str,
@@ -247,7 +247,8 @@ async fn check_server(
     Ok(Fitness { version: version_of(&info), warnings, lacks: None })
 }
 
-/// The version of the server, as people know it: Valkey also has a `redis_version`, of the Redis that it resembles.
+/// The version of the server for people. Valkey also reports a `redis_version`: the Redis version with which it is
+/// compatible.
 pub(crate) fn version_of(info: &redis::InfoDict) -> String {
     match info.get::<String>("valkey_version") {
         Some(version) => format!("Valkey {version}"),

@@ -1,5 +1,5 @@
-//! A client for one Redis server, a primary with Sentinel, or a cluster. Calls go to the server that
-//! holds a key, confirmations wait for replicas and disks, and subscriptions follow slots that move.
+//! A client for one Redis server, a primary with Sentinel, or a cluster. Each call goes to the server that holds its
+//! key. Confirmations wait for replicas and disks, and subscriptions follow slots that move.
 //!
 //! This crate does not depend on the rest of Reseq: it has no keys, no scripts and no schema. From
 //! the top down: `subscribe`, `memory`, `confirm`, `fitness` and `examine` make calls; `coalesce`

@@ -20,7 +20,7 @@ impl Memory {
         if self.max == 0 { 0.0 } else { self.used as f64 / self.max as f64 }
     }
 
-    /// True if at least this percentage is used. Never true without a limit, or at 0 %.
+    /// True if at least this percentage of the limit is used. Always false without a limit, or at 0 %.
     pub fn is_at(&self, percent: u8) -> bool {
         percent > 0
             && self.max > 0

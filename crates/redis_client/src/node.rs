@@ -27,14 +27,14 @@ use super::{
 };
 use config::Host;
 
-/// Time limit for a connection to a server that did not answer before.
+/// Time limit for a connection to a server that did not answer the last attempt.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// The address of a server.
 pub(super) enum NodeAddress {
-    /// Fixed.
+    /// A fixed address.
     Fixed(Box<ConnectionInfo>),
-    /// The address that the sentinels name.
+    /// The sentinels name the address.
     Sentinel(Sentinels),
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Node {
     pub(super) pool: Mutex<Option<(Pool, Certificates)>>,
     /// True if the last attempt to connect failed, or a later call had no answer in time.
     is_down: AtomicBool,
-    /// Since when it does not answer, as the log said.
+    /// When the log reported that the server does not answer; `None` while it answers.
     silent_since: Mutex<Option<Instant>>,
 }
 
@@ -107,7 +107,7 @@ impl Node {
                 return Ok(Link { connection, place, number: kept.number, taken });
             }
             let opening = || {
-                // Uses a separate task, so that it continues when the callers have given up waiting.
+                // Opens in a separate task, so that the attempt continues when its callers have given up.
                 let task = tokio::spawn(self.clone().open(place));
                 async move { task.await.unwrap_or_else(|_| Err(not_in_time())) }.boxed().shared()
             };
@@ -133,9 +133,9 @@ impl Node {
         opened.map(|connection| (connection, kept.number))
     }
 
-    /// Drops a connection that failed. The next call opens another. If an answer did not arrive
-    /// in time, the network may have dropped the other connections too: drops all connections as
-    /// old as this one, so that the next call does not wait as long again.
+    /// Drops a connection that failed. The next call opens another. If an answer did not arrive in time, the network
+    /// may have dropped the other connections too. So this drops all connections that are as old as this one, and the
+    /// next call does not wait as long again.
     pub(super) fn discard(&self, link: &Link, error: &RedisError) {
         if error.is_timeout() {
             self.note_silent(&error.to_string());
@@ -204,13 +204,13 @@ impl Node {
         match &reached {
             Ok(_) => self.note_answer(),
             Err(ClientError::Unavailable(problem)) => self.note_silent(problem),
-            // It answers, and refuses the connection.
+            // The server answers, but refuses the connection.
             Err(_) => self.is_down.store(true, Ordering::Relaxed),
         }
         reached
     }
 
-    /// The server does not answer. The log says so once.
+    /// Marks the server as not answering. The log reports it once.
     fn note_silent(&self, problem: &str) {
         self.is_down.store(true, Ordering::Relaxed);
         let mut since = self.silent_since.lock();
@@ -245,7 +245,7 @@ impl Node {
         self.is_down.load(Ordering::Relaxed)
     }
 
-    /// How people name it.
+    /// The name of the server for people.
     pub(super) fn name(&self) -> String {
         match (self.host(), self.sentinels()) {
             (_, Some(sentinels)) => sentinels.name(),
@@ -254,7 +254,7 @@ impl Node {
         }
     }
 
-    /// The host and port if they are fixed, otherwise empty.
+    /// The host and port if the address is fixed; otherwise empty.
     pub(super) fn host(&self) -> Host {
         match &self.address {
             NodeAddress::Fixed(info) => match info.addr() {

@@ -20,8 +20,7 @@ pub(super) struct Dedicated {
 }
 
 impl Node {
-    /// A connection from the pool, for a call that blocks it. The pool keeps it after
-    /// [`Dedicated::give_back`].
+    /// Takes a connection from the pool for a call that blocks it. [`Dedicated::give_back`] returns it to the pool.
     pub(super) async fn take_alone(
         self: &Arc<Self>,
     ) -> Result<(Dedicated, MultiplexedConnection), ClientError> {
@@ -66,7 +65,7 @@ impl Node {
         Ok(kept.get_or_insert((pool, certificates)).0.clone())
     }
 
-    /// The pool, if its connections use these certificates.
+    /// The pool. Drops it first if its connections use other certificates.
     fn kept_pool(
         &self,
         certificates: &Certificates,
@@ -85,7 +84,7 @@ impl Dedicated {
         drop(self.connection.take());
     }
 
-    /// The server at the other end.
+    /// The server of this connection.
     pub(super) fn node(&self) -> &Arc<Node> {
         &self.node
     }

@@ -1,10 +1,9 @@
-//! Detects a new primary that lacks writes which replicas had confirmed. Sentinel and Cluster
-//! prefer the most advanced replica, but may promote another: because of a priority, or because
-//! that replica was away. The missing writes are lost, and operators must know.
+//! Detects a new primary that lacks writes that replicas had confirmed. Sentinel and Cluster prefer the most advanced
+//! replica, but may promote another replica: because of a priority, or because the most advanced replica was
+//! unreachable. The missing writes are lost, and operators must know.
 //!
-//! Each confirmed call records the replication offset. A server that takes over starts a new
-//! history, and reports how much of the previous one it has (`master_replid2` and
-//! `second_repl_offset` of `INFO replication`).
+//! Each confirmed call records the replication offset. A server that takes over starts a new history, and reports how
+//! much of the previous history it has (`master_replid2` and `second_repl_offset` of `INFO replication`).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,7 +17,7 @@ const REPORTED_MAX: usize = 64;
 pub(super) struct Replication {
     history: String,
     offset: u64,
-    /// The previous history, and how much of it the server has.
+    /// The previous history, and the offset up to which the server has it.
     before: Option<(String, u64)>,
 }
 
@@ -55,8 +54,8 @@ pub(super) struct Takeovers {
 }
 
 impl Takeovers {
-    /// Records a call that ran on this slot's server, confirmed or not. Reports if that server took
-    /// over without writes that were confirmed before.
+    /// Records a call that ran on this slot's server, confirmed or not. Logs an error if that server took over
+    /// without all writes that were confirmed before.
     pub(super) fn note(&self, slot: u16, seen: &Replication, is_confirmed: bool) {
         let Some((confirmed, kept)) = self.compare(slot, seen, is_confirmed) else { return };
         let mut reported = self.reported.lock();
@@ -74,8 +73,8 @@ impl Takeovers {
         );
     }
 
-    /// Records the offset. If the server lacks confirmed writes, returns the confirmed offset of
-    /// the previous history and the offset that the server has.
+    /// Records the offset. If the server lacks confirmed writes, returns the confirmed offset of the previous
+    /// history, and the offset up to which the server has that history.
     fn compare(&self, slot: u16, seen: &Replication, is_confirmed: bool) -> Option<(u64, u64)> {
         let mut by_slot = self.by_slot.lock();
         let mut lost = None;

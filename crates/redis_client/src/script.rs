@@ -1,4 +1,4 @@
-//! Lua scripts. Calls name a script by its hash (`EVALSHA`); if a node lacks the script, it gets the source.
+//! Lua scripts. Calls name a script by its hash (`EVALSHA`). If a node lacks the script, the client sends the source.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use redis::{
 /// One script, ready to be called.
 #[derive(Debug)]
 pub struct Script {
-    /// The name of its calls in metrics, logs and errors.
+    /// The name of the script in metrics, logs and errors.
     pub name: &'static str,
-    /// The script as Redis runs it.
+    /// The script in the form that redis-rs runs.
     pub script: redis::Script,
     source: String,
-    /// The script to run instead when Redis has no memory left and refuses this one.
+    /// The script to run instead if Redis has no memory left and refuses this script.
     when_full: Option<Box<Script>>,
     /// The script that runs batches with calls of this script, and the number of this script in it.
     composed: Option<(Arc<Script>, usize)>,
@@ -27,7 +27,7 @@ pub struct ScriptCall<'a> {
     messages: usize,
 }
 
-/// The approximate size of a number in a command, in bytes, at most.
+/// The approximate size of a number in a command, in bytes.
 pub(super) const NUMBER_SIZE: usize = 12;
 
 /// The keys and arguments of a call.
@@ -50,7 +50,7 @@ impl CallArgs {
 }
 
 impl Script {
-    /// A script with this source.
+    /// Creates a script with this source.
     pub fn new(name: &'static str, source: String) -> Script {
         Script {
             name,
@@ -61,17 +61,17 @@ impl Script {
         }
     }
 
-    /// If Redis has no memory left and refuses this script, calls run this other source.
+    /// Sets another source, which calls run if Redis has no memory left and refuses this script.
     pub fn or_when_full(self, source: String) -> Script {
         Script { when_full: Some(Box::new(Script::new(self.name, source))), ..self }
     }
 
-    /// The script to run instead after this error, if there is one.
+    /// The script to run instead after this error: the script for a full Redis.
     pub(super) fn after(&self, error: &RedisError) -> Option<&Script> {
         self.when_full.as_deref().filter(|_| error.code() == Some("OOM"))
     }
 
-    /// Allows calls to run as blocks of `composed`, in which this script has this number.
+    /// Allows calls to run as blocks of the script `composed`, which knows this script by `number`.
     pub fn may_run_in(&mut self, composed: &Arc<Script>, number: usize) {
         self.composed = Some((composed.clone(), number));
     }
@@ -81,17 +81,17 @@ impl Script {
         self.composed.is_some()
     }
 
-    /// The text that Redis runs.
+    /// The source text that Redis runs.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The name of the source in Redis.
+    /// The hash by which Redis knows the source.
     pub fn hash(&self) -> &str {
         self.script.get_hash()
     }
 
-    /// A call with these keys and arguments.
+    /// Creates a call with these keys and arguments.
     pub fn call(&self, words: CallArgs) -> ScriptCall<'_> {
         ScriptCall { script: self, words: Arc::new(words), messages: 1 }
     }
@@ -154,8 +154,9 @@ impl ScriptCall<'_> {
     }
 }
 
-/// Runs a script on this connection. If the node lacks the script, sends the source to the same node. If Redis
-/// is full, runs the script for that case. `command` builds the command with this name for a script.
+/// Runs a script on this connection. If the node lacks the script, sends the source to the same node. If Redis is
+/// full, runs the script for a full Redis. `command` builds a command from its name (`EVALSHA` or `EVAL`) and the
+/// hash or source.
 pub(super) async fn run<T: FromRedisValue>(
     mut script: &Script,
     connection: &mut impl ConnectionLike,

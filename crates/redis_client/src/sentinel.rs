@@ -18,12 +18,12 @@ use config::{Access, Host};
 /// A sentinel that does not answer within this time is not counted.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// What a sentinel says of its service.
+/// The answers of a sentinel about its service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SentinelState {
     /// The address of the primary that it names; `None` if it does not know the service.
     pub primary: Option<String>,
-    /// Why the sentinels could not agree on another primary now: its sentence.
+    /// The sentinel's error message, if the sentinels could not agree on another primary now.
     pub refusal: Option<String>,
 }
 
@@ -53,8 +53,8 @@ impl Sentinels {
         Sentinels { all, service, dialer, access, current: Mutex::default() }
     }
 
-    /// The primary that most sentinels name. Returns as soon as more than half of the sentinels
-    /// name the same one.
+    /// The primary that most sentinels name. Returns as soon as more than half of the sentinels name the same
+    /// primary.
     pub(super) async fn primary(&self) -> Result<Host, ClientError> {
         let mut asked: FuturesUnordered<_> =
             (0..self.all.len()).map(|index| self.ask(index)).collect();
@@ -82,7 +82,7 @@ impl Sentinels {
         self.current.lock().clone()
     }
 
-    /// How people name the primary: its address, once it is known.
+    /// The name of the primary for people: its address, once known.
     pub(super) fn name(&self) -> String {
         match self.current() {
             Some((host, port)) => format!("{host}:{port}"),
@@ -99,8 +99,8 @@ impl Sentinels {
         self.ask_for(index, "GET-MASTER-ADDR-BY-NAME").await
     }
 
-    /// The address of each sentinel, with the primary that it names and the problem that it reports with a failover
-    /// (`NOQUORUM …`), or why it does not answer.
+    /// The address of each sentinel. With it, the primary that the sentinel names and the problem that it reports
+    /// with a failover (`NOQUORUM …`), or the reason why it does not answer.
     pub(super) async fn examine(&self) -> Vec<(String, Result<SentinelState, String>)> {
         let asked = self.all.iter().enumerate().map(|(index, (info, _))| async move {
             let state = async {

@@ -6,7 +6,7 @@ use crc::{CRC_16_XMODEM, Crc};
 const SLOTS: u16 = 16_384;
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
-/// The slot of a key. If the key has a hash tag, only the tag counts.
+/// The slot of a key. If the key has a hash tag, only the tag decides the slot.
 pub(super) fn slot_of(key: &[u8]) -> u16 {
     let open = key.iter().position(|byte| *byte == b'{');
     let tag = open.and_then(|open| {

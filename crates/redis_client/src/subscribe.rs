@@ -1,5 +1,5 @@
-//! Subscriptions that follow slots to other servers: one connection to each server that serves some of the
-//! channels. Once a second, it checks which server serves each channel, and that each connection still answers.
+//! Subscriptions that follow slots to other servers: one connection to each server that serves some of the channels.
+//! Once a second, a subscription checks which server serves each channel, and whether each connection still answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,8 +14,8 @@ use super::{
     node::Node,
 };
 
-/// The most received messages that wait for the subscriber. Beyond that, messages are dropped and
-/// reported as [`Heard::Gap`].
+/// The most received messages that wait for the subscriber. Further messages are dropped and reported as
+/// [`Heard::Gap`].
 const BACKLOG_MAX: usize = 4096;
 /// The time between two checks of the connections, and of the servers of the channels.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -39,7 +39,8 @@ pub enum Heard {
 /// The channels of one subscription.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Channels {
-    /// Sharded channels: the server that would hold a key of this name serves each (`SSUBSCRIBE`).
+    /// Sharded channels (`SSUBSCRIBE`). The server that serves a channel is the one that would hold a key with the
+    /// channel's name.
     pub sharded: Vec<String>,
     /// A channel that every node of a cluster serves (`SUBSCRIBE`), if one is wanted.
     pub everywhere: Option<String>,
@@ -49,8 +50,8 @@ pub struct Channels {
 pub type OnHeard = Arc<dyn Fn(Heard) + Send + Sync>;
 
 impl RedisClient {
-    /// Listens until `stop`, over separate connections. Asks for the wanted channels once a second, and
-    /// when notified by `changed`. While the channels change, messages may be missed ([`Heard::Gap`]).
+    /// Listens until `stop`, over separate connections. Calls `wanted_channels` once a second, and when `changed` is
+    /// notified. While the channels change, messages may be missed ([`Heard::Gap`]).
     pub async fn subscribe(
         &self,
         wanted_channels: impl Fn() -> Channels,
@@ -111,8 +112,8 @@ struct Listener {
 }
 
 impl Listener {
-    /// True if the listener runs and has exactly the channels of one entry of `wanted`. Removes
-    /// that entry. False, for example, after a slot has moved to another node.
+    /// True if the listener runs and has exactly the channels of one entry of `wanted`. Removes that entry. It is
+    /// false, for example, after a slot has moved to another node.
     fn is_wanted(&self, wanted: &mut Vec<NodeKeys>) -> bool {
         let position = wanted
             .iter()
@@ -170,7 +171,7 @@ impl Subscriber {
                 _ = tick.tick() => {
                     let answered = redis::cmd("PING").exec_async(&mut connection).await;
                     match answered.map_err(ClientError::from) {
-                        // With a full disk, a server refuses even this, but it answers.
+                        // With a full disk, a server refuses even `PING`, but it answers.
                         Ok(()) | Err(ClientError::RefusesWrites(_)) => {}
                         Err(error) => {
                             node.suspect();
@@ -195,7 +196,7 @@ impl Subscriber {
                 }
                 Ok(())
             }
-            // Now another node serves the slot.
+            // Another node serves the slot now.
             Some(PushInfo { kind: PushKind::SUnsubscribe, .. }) => {
                 Err(ClientError::Unavailable("a channel has moved to another node".into()))
             }
@@ -207,5 +208,5 @@ impl Subscriber {
     }
 }
 
-/// Has no value: a subscription ends only with an error.
+/// A type without values: a subscription ends only with an error.
 enum Never {}

@@ -1,14 +1,15 @@
-//! What is stored about earlier attempts at a message (`lua/include/attempts.lua`).
+//! The stored results of earlier attempts at a message (`lua/include/attempts.lua`).
 
 use domain::{AttemptError, Attempts, Stage};
 
-/// Failed attempts, stalls, checkpoint, stage in which it halted, when a delayed message that awaits
-/// its turn is due, errors, how many suspects may be processed together with it, stalls of its own, when the checkpoint
-/// was stored, how often its worker asked for it later, 1 if the last attempt ended so.
+/// Failed attempts, stalls, checkpoint, stage in which the message halted, due time of a delayed message that awaits
+/// its turn, errors, how many suspects may be processed together with the message, stalls while the message was
+/// processed alone, when the checkpoint was stored, how often a worker asked to get the message later, 1 if the last
+/// attempt ended with such a request.
 type Kept = (u32, u32, String, String, String, Vec<String>, u32, u32, u64, u32, u8);
 
-/// Reads the stored attempts; empty input means none. Unreadable input also counts as none, as in
-/// the scripts, so that it does not block the message.
+/// Reads the stored attempts; empty input means no attempts. Unreadable input also counts as no attempts, as in the
+/// scripts, so that it does not block the message.
 pub(super) fn read(kept: &[u8]) -> Attempts {
     if kept.is_empty() {
         return Attempts::default();
@@ -42,7 +43,7 @@ pub(super) fn stage_of(text: &str) -> Option<Stage> {
     }
 }
 
-/// An error, as it is stored.
+/// The text in which an error is stored.
 pub(super) fn error_text(error: &AttemptError) -> String {
     // Writing plain strings as JSON cannot fail.
     serde_json::to_string(error).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Long bodies, which are stored out of line from their messages' headers (`lua/include/bodies.lua`).
+//! Long bodies, which are stored out of line: separate from the records of their messages (`lua/include/bodies.lua`).
 
 use bytes::Bytes;
 
@@ -10,13 +10,13 @@ use super::{
 };
 use domain::{DestinationName, Sequence, Stamped};
 
-/// The most bytes of bodies that one call reads (at least one body is read).
+/// The most bytes of bodies that one call reads. It reads at least one body.
 const BYTES_MAX: usize = 8 << 20;
 /// The most bodies that one call reads.
 const COUNT_MAX: usize = 1000;
 
 impl Store {
-    /// Reads bodies by their fields, in order. Each field comes with the expected length.
+    /// Reads bodies by their fields, in order. Each field is given with the length of its body.
     pub(super) async fn bodies(
         &self,
         entry: &CatalogEntry,
@@ -36,8 +36,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Loads the bodies that are stored out of line into their messages. A message whose body differs
-    /// from what its record says is marked as damaged.
+    /// Loads the bodies that are stored out of line into their messages. Marks a message as damaged if its body does
+    /// not match its record.
     pub(super) async fn fill(
         &self,
         entry: &CatalogEntry,
@@ -64,8 +64,8 @@ impl Store {
         Ok(())
     }
 
-    /// Marks messages as damaged whose bodies are missing or have another length than the record
-    /// says. Does not read the bodies.
+    /// Marks messages as damaged if their body is missing or does not have the length that their record names. Does
+    /// not read the bodies.
     pub(super) async fn find_missing_bodies(
         &self,
         name: &DestinationName,

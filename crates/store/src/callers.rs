@@ -1,5 +1,6 @@
-//! Callers: the call sequences of this pod, each for one call at a time. The next call at a partition takes one that is
-//! idle, so there are as many as calls were made at once, however many destinations the partition has.
+//! Callers: the call sequences of this pod. A caller makes one call at a time. A call at a partition takes an idle
+//! caller, so there are only as many callers as calls were in flight at the same time, however many destinations the
+//! partition has.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -9,15 +10,16 @@ use tokio::time::Instant;
 use super::{CALL_US_MAX, CallSequence, Store};
 use domain::DestinationName;
 
-/// The callers that make no call now, by partition; the one of the last call is the last.
+/// The callers that make no call now, by partition. The caller of the last call is at the end.
 #[derive(Debug, Default)]
 pub(super) struct Callers(Mutex<HashMap<u16, Vec<Idle>>>);
 
 #[derive(Debug)]
 struct Idle {
     caller: CallSequence,
-    /// Its last call was given up, and may still run until then. The next call for that destination takes this caller:
-    /// once it has run, Redis refuses the one given up. Until then, no other call takes it.
+    /// Set if the last call was given up: its destination, and until when the call may still run. The next call for
+    /// that destination takes this caller: once that call has run, Redis refuses the one that was given up. Until then,
+    /// no other call takes this caller.
     given_up: Option<(DestinationName, Instant)>,
 }
 
@@ -34,21 +36,21 @@ impl Callers {
 }
 
 impl Store {
-    /// A caller for the next calls at this partition; to be put back after them. `of`: the destination that they are
-    /// for, if calls for it may be given up.
+    /// Takes a caller for the next calls at this partition. Put it back after them. `of` is the destination of the
+    /// calls, if calls for it may be given up.
     pub fn take_caller(&self, partition: u16, of: Option<&DestinationName>) -> CallSequence {
         let idle = self.inner.callers.take(partition, of);
         idle.unwrap_or_else(|| self.new_call_sequence("caller"))
     }
 
-    /// Puts a caller back. `given_up`: the destination of its last call, if that was given up.
+    /// Puts a caller back. `given_up` is the destination of its last call, if that call was given up.
     pub fn put_back_caller(
         &self,
         partition: u16,
         caller: CallSequence,
         given_up: Option<&DestinationName>,
     ) {
-        // Redis refuses a call whose number is further ahead (lua/include/call.lua).
+        // Redis refuses a call if its number is further ahead than this (lua/include/call.lua).
         let until = Instant::now() + 2 * Duration::from_micros(CALL_US_MAX);
         let given_up = given_up.map(|name| (name.clone(), until));
         let mut idle = self.inner.callers.0.lock();

@@ -1,5 +1,5 @@
-//! The store's calls to Redis. Each is measured, and its errors about damage, missing rights and newer
-//! schemas are recorded.
+//! The store's calls to Redis. The store measures each call, and records errors about damage, missing rights and
+//! newer schemas.
 
 use bytes::Bytes;
 use futures::future::join_all;
@@ -11,7 +11,7 @@ use redis_client::{
     Answers, ClientError, Confirm, FsyncAnswer, RedisClient, ScriptCall, at_once, route_of,
 };
 
-/// About how many keys one step of a scan visits.
+/// The approximate number of keys that one step of a scan visits.
 const SCAN: usize = 1000;
 
 impl Store {
@@ -20,7 +20,7 @@ impl Store {
         &self.inner.client
     }
 
-    /// Runs a script once, unless this pod knows of a missing right: the script might stop half-way.
+    /// Runs a script once. Does not run it if this pod knows of a missing right: the script might stop half-way.
     pub(super) async fn run<T: FromRedisValue>(
         &self,
         call: &ScriptCall<'_>,
@@ -32,8 +32,8 @@ impl Store {
         result
     }
 
-    /// Runs a script once, and waits up to `redis.timeout_ms` until its writes have the durability
-    /// `confirm`. False if that is not confirmed; the script has run all the same.
+    /// Runs a script once, and waits up to `redis.timeout_ms` until its writes have the durability `confirm`. Returns
+    /// false if this is not confirmed; the script has run anyway.
     pub async fn run_confirmed<T: FromRedisValue>(
         &self,
         call: &ScriptCall<'_>,
@@ -77,7 +77,7 @@ impl Store {
         Ok(answer)
     }
 
-    /// Runs commands that only read at one moment. All keys must be in one slot.
+    /// Runs commands that only read, all at the same moment. All keys must be in one slot.
     pub(super) async fn query_at_once<T: FromRedisValue>(
         &self,
         pipe: &Pipeline,
@@ -87,8 +87,8 @@ impl Store {
         Ok(answers)
     }
 
-    /// Like `query`, for many keys: if a key has the wrong type, commands that fail return nil, and the
-    /// query does not fail as a whole.
+    /// Like `query`, for many keys. If a key has the wrong type, its commands return nil, and the query as a whole
+    /// still succeeds.
     pub(super) async fn query_lenient(&self, pipe: &Pipeline) -> Result<Vec<Value>, StoreError> {
         let error = match self.query(pipe).await {
             Err(error) => error,
@@ -134,7 +134,7 @@ impl Store {
         answers.into_iter().zip(pipes).map(noted).collect()
     }
 
-    /// Succeeds if Redis answers; in a cluster, if one primary answers.
+    /// Succeeds if Redis answers. In a cluster, the answer of one primary is enough.
     pub async fn ping(&self) -> Result<(), StoreError> {
         self.observed("PING", &[], self.client().ping().await)
     }
@@ -154,8 +154,8 @@ impl Store {
         self.observed("INFO", &[key.to_vec()], self.client().fsync(key).await)
     }
 
-    /// Calls `ask` once for each server, with the index of one of the keys that it serves. Returns the
-    /// server's answer for each key; `None` if it did not answer.
+    /// Calls `ask` once for each server, with the index of one of the keys that the server holds. Returns the
+    /// server's answer for each key; `None` if the server did not answer.
     pub(super) async fn of_servers<T: Copy, F: Future<Output = Result<T, StoreError>>>(
         &self,
         keys: &[String],
@@ -174,7 +174,7 @@ impl Store {
         all
     }
 
-    /// Some keys of a destination, and the next cursor (0 at the end). Scans the node of its
+    /// Reads some keys of a destination, and the next cursor (0 at the end). Scans the node of the destination's
     /// partition.
     pub(super) async fn scan_keys(
         &self,
@@ -187,7 +187,7 @@ impl Store {
         Ok(page)
     }
 
-    /// Notes the outcome of a call of the client, and returns it as the store's.
+    /// Records the outcome of a call of the client, and returns it with the store's error type.
     pub(super) fn observed<T>(
         &self,
         name: &str,
@@ -209,10 +209,10 @@ impl Store {
         answer: Result<T, ClientError>,
     ) -> Result<T, StoreError> {
         match answer {
-            // The usual case: there is nothing to note, so no name and no key is copied.
+            // The usual case: there is nothing to record, so copy no name and no key.
             Ok(answer) if !self.has_damage() => Ok(answer),
             Ok(_) => self.observed(&name_of(pipe), &[key()], answer),
-            // Note all keys: a later check finds out which of them is damaged.
+            // Record all keys: a later check finds out which of them is damaged.
             Err(_) => self.observed(&name_of(pipe), &keys_of(pipe), answer),
         }
     }
@@ -227,7 +227,7 @@ fn name_of(pipe: &Pipeline) -> String {
     pipe.cmd_iter().next().map(name).unwrap_or_default()
 }
 
-/// The keys of those commands that have one.
+/// The keys of all commands that have one.
 fn keys_of(pipe: &Pipeline) -> Vec<Vec<u8>> {
     let key = |command: &redis::Cmd| match command.args_iter().nth(1) {
         Some(redis::Arg::Simple(key)) => Some(key.to_vec()),
@@ -236,7 +236,7 @@ fn keys_of(pipe: &Pipeline) -> Vec<Vec<u8>> {
     pipe.cmd_iter().filter_map(key).collect()
 }
 
-/// The answers in order, `None` for each that failed. An error if all failed.
+/// Returns the answers in order; `None` for each answer that failed. Returns an error if all failed.
 pub(super) fn answered<T>(
     answers: Vec<Result<T, StoreError>>,
 ) -> Result<Vec<Option<T>>, StoreError> {

@@ -1,7 +1,7 @@
-//! Calls that are bounded by count and by bytes.
+//! Splits a list of items into calls with a limited number of items and bytes.
 
-/// Splits items into calls of at most `count_max` items and about `bytes_max` bytes, which a
-/// connection can carry in time. A larger item gets its own call.
+/// Splits items into calls of at most `count_max` items and about `bytes_max` bytes, which a connection can carry in
+/// time. An item that is larger gets a call of its own.
 pub fn chunks_by_size<T>(
     items: &[T],
     count_max: usize,

@@ -1,4 +1,4 @@
-//! What clients see of the errors of the store.
+//! The error codes and sentences that clients get for errors of the store.
 
 use formats::code::{Code, Coded};
 

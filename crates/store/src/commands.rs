@@ -1,16 +1,16 @@
-//! The commands that scripts and Reseq itself run. With sample arguments, because Redis checks only
-//! complete commands.
+//! The commands that scripts and Reseq itself run. The tables have sample arguments, because Redis checks rights only
+//! for complete commands.
 
 use std::collections::BTreeSet;
 
 /// A command that scripts run, or that takes a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Command {
-    /// In upper case.
+    /// The name, in upper case.
     pub name: &'static str,
-    /// True if it takes a key.
+    /// True if the command takes a key.
     pub has_key: bool,
-    /// The least number of arguments after its key.
+    /// The least number of arguments after the key.
     pub arguments: usize,
 }
 
@@ -24,7 +24,7 @@ const ON_NO_KEY: [Command; 2] = [
     Command { name: "TIME", has_key: false, arguments: 0 },
 ];
 
-/// Commands on keys that scripts and Rust run. A test compares it with the code.
+/// Commands on keys that scripts and Rust run. A test compares the table with the code.
 const ON_KEYS: [Command; 51] = [
     on_key("DEL", 0),
     on_key("EXISTS", 0),
@@ -79,7 +79,7 @@ const ON_KEYS: [Command; 51] = [
     on_key("ZSCORE", 1),
 ];
 
-/// Commands on keys that Rust itself sends.
+/// The commands on keys that Rust sends outside of scripts.
 const SENT_ON_KEYS: [&str; 29] = [
     "DEL",
     "EXISTS",
@@ -123,18 +123,18 @@ pub(super) const ALWAYS: [&[&str]; 6] = [
     &["EVALSHA", "x", "0"],
 ];
 
-/// Also needed with a cluster.
+/// Commands that Reseq also needs with a cluster.
 pub(super) const IN_CLUSTER: [&[&str]; 3] =
     [&["CLUSTER", "SLOTS"], &["CLUSTER", "INFO"], &["ASKING"]];
-/// Also needed with `redis.replicas`.
+/// Commands that Reseq also needs with `redis.replicas`.
 pub(super) const WITH_REPLICAS: [&[&str]; 1] = [&["WAIT", "0", "0"]];
-/// Also needed with Sentinel.
+/// Commands that Reseq also needs with Sentinel.
 pub(super) const WITH_SENTINEL: [&[&str]; 1] = [&["ROLE"]];
 /// Commands for wake-ups; each takes a channel.
 pub(super) const OF_WAKE_UPS: [&str; 4] = ["PUBLISH", "SPUBLISH", "SUBSCRIBE", "SSUBSCRIBE"];
 
-/// The commands in a script, found by name in its text. Quoted words that are in no table are not
-/// commands (`WITHSCORES`), or belong to wake-ups.
+/// The commands in a script, found by name in its text. A quoted word that is in no table is not a command
+/// (`WITHSCORES`), or belongs to wake-ups.
 pub fn commands_in(script: &str) -> BTreeSet<Command> {
     let code = script.lines().filter(|line| !line.trim_start().starts_with("--"));
     let code = code.map(|line| line.split(" -- ").next().unwrap_or_default());
@@ -143,7 +143,7 @@ pub fn commands_in(script: &str) -> BTreeSet<Command> {
     all.filter(|command| words.contains(command.name)).copied().collect()
 }
 
-/// All commands on keys that Reseq runs: those of the scripts and those that Rust sends.
+/// All commands on keys that Reseq runs: the commands in scripts, and the commands that Rust sends.
 pub(super) fn commands_on_keys<'a>(scripts: impl Iterator<Item = &'a str>) -> BTreeSet<Command> {
     let sent = ON_KEYS.iter().filter(|command| SENT_ON_KEYS.contains(&command.name));
     let all = sent.copied().chain(scripts.flat_map(commands_in));

@@ -1,5 +1,6 @@
-//! The contract of a transition: what it takes, declared once, next to its call. From it come the call in Rust, where a
-//! missing key or a value of a wrong type does not compile, and the names of keys and arguments in Lua.
+//! The contract of a transition: its keys and arguments, declared once, next to its call. The contract produces the
+//! call in Rust, where a missing key or a value of the wrong type does not compile. It also produces the names of
+//! keys and arguments in Lua.
 
 use std::fmt::Write;
 
@@ -10,50 +11,50 @@ use redis_client::CallArgs;
 
 use super::key_types::type_of;
 
-/// What a transition takes, by name, in the order of a call.
+/// The keys, arguments and lists of a transition, by name, in the order of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Contract {
-    /// The transition: its file in `lua/`.
+    /// The name of the transition: its file in `lua/`.
     pub name: &'static str,
-    /// The keys that each call has.
+    /// The keys of each call.
     pub keys: &'static [&'static str],
-    /// The arguments that each call has.
+    /// The arguments of each call.
     pub args: &'static [&'static str],
-    /// What a call has any number of.
+    /// The lists, of which a call may have any number of rows.
     pub lists: &'static [List],
 }
 
-/// What a call has any number of. The keys of all are behind those of the call, and their arguments behind their
-/// number.
+/// A list of rows, of any number. In a call, the keys of the rows come after the keys of the call. The arguments of
+/// the rows come after their number.
 #[derive(Debug, Clone, Copy)]
 pub struct List {
-    /// The name of all.
+    /// The name of the list.
     pub name: &'static str,
-    /// The keys of each.
+    /// The keys of each row.
     pub keys: &'static [&'static str],
-    /// The arguments of each.
+    /// The arguments of each row.
     pub args: &'static [&'static str],
 }
 
 impl List {
-    /// A list of such rows.
+    /// Declares a list of rows of this type.
     pub const fn of<R: Row>(name: &'static str) -> List {
         List { name, keys: R::KEYS, args: R::ARGS }
     }
 }
 
-/// One of a list.
+/// One row of a list.
 pub trait Row {
-    /// The names of its keys.
+    /// The names of the row's keys.
     const KEYS: &'static [&'static str] = &[];
-    /// The names of its arguments.
+    /// The names of the row's arguments.
     const ARGS: &'static [&'static str] = &[];
 
-    /// Adds them to a call.
+    /// Adds the keys and arguments of the row to a call.
     fn write(&self, words: &mut CallArgs);
 }
 
-/// A list of keys.
+/// A row of a list of keys.
 impl Row for Vec<u8> {
     const KEYS: &'static [&'static str] = &["key"];
 
@@ -64,7 +65,7 @@ impl Row for Vec<u8> {
 
 /// A value that is one argument.
 pub trait Arg {
-    /// Adds it to a call.
+    /// Adds the value to the arguments of a call.
     fn write(&self, args: &mut Vec<Vec<u8>>);
 }
 
@@ -86,7 +87,7 @@ impl Arg for Bytes {
 
 args!(&str, String, &[u8], Vec<u8>, u8, u16, u32, u64, usize, i64, bool);
 
-/// A list of values.
+/// Makes each of these types a row of a list of values.
 macro_rules! values {
     ($($kind:ty),*) => {
         $(impl Row for $kind {
@@ -101,15 +102,15 @@ macro_rules! values {
 
 values!(&str, &[u8], u64);
 
-/// Adds a list to a call: its keys, its length, its arguments.
+/// Adds a list to a call: its keys, its length, and its arguments.
 pub fn write_list<R: Row>(rows: &[R], words: &mut CallArgs) {
     Arg::write(&rows.len(), &mut words.args);
     rows.iter().for_each(|row| row.write(words));
 }
 
 impl Contract {
-    /// The lines of Lua that give everything its name: `key_leases`, `lease_ms`; of a list a table, of its values if each
-    /// has only one, or of tables (`lane.key`).
+    /// The lines of Lua that name the keys and arguments: `key_leases`, `lease_ms`. A list becomes a table: of values
+    /// if each row has only one value, otherwise of tables (`lane.key`).
     pub fn names(&self) -> String {
         let (keys, args) = (self.keys.len(), self.args.len());
         let mut text = local(self.keys.iter().map(|key| format!("key_{key}")), "KEYS", keys);
@@ -127,8 +128,8 @@ impl Contract {
         text + "end\n"
     }
 
-    /// The lines of Lua that check the types of the keys that each call has (`lua/include/types.lua`), and end the
-    /// transition with an error if one is wrong. They follow the names.
+    /// The lines of Lua that check the types of the keys of each call (`lua/include/types.lua`). If a type is wrong,
+    /// they end the transition with an error. The lines come after the names.
     pub fn checks(&self) -> String {
         let destination = self.keys.iter().filter(|key| **key == "destination");
         let others = self.keys.iter().filter(|key| **key != "destination");
@@ -145,7 +146,7 @@ impl Contract {
     }
 }
 
-/// The check of a key with this name, if its type is known.
+/// The line that checks a key with this name, if its type is known.
 fn check_of(name: &str, value: &str) -> Option<String> {
     type_of(name).map(|kind| format!("check_type('{kind}', {value})"))
 }
@@ -168,7 +169,7 @@ impl List {
         )
     }
 
-    /// Reads it behind the keys and arguments that were read before.
+    /// The Lua loop that reads the list. It begins after the keys and arguments that are already read.
     fn loop_of(&self) -> String {
         let List { name, keys, args } = self;
         let of = |from: &str, at: &str, names: &[&'static str]| {
@@ -199,7 +200,7 @@ fn local(names: impl Iterator<Item = String>, from: &str, count: usize) -> Strin
     format!("local {} = {}\n", names.collect::<Vec<_>>().join(", "), values.join(", "))
 }
 
-/// The name of a key: that of the method, unless there is an expression.
+/// The name of a key: the result of the method with that name, or of the expression if there is one.
 macro_rules! named {
     ($of:ident $key:ident) => {
         $of.$key()
@@ -209,8 +210,8 @@ macro_rules! named {
     };
 }
 
-/// Declares the contract of the transition of this file: `Args`, whose fields are its arguments and lists, and whose
-/// `call` takes what names its keys.
+/// Declares the contract of the transition of this file: `Args`, whose fields are the arguments and lists. Its method
+/// `call` takes the values that the names of the keys depend on.
 macro_rules! contract {
     (
         $name:ident
@@ -226,7 +227,7 @@ macro_rules! contract {
         }
 
         impl $(<$life>)? Args $(<$life>)? {
-            /// What the transition takes.
+            /// The contract of the transition.
             pub const CONTRACT: $crate::contract::Contract = $crate::contract::Contract {
                 name: stringify!($name),
                 keys: &[$(stringify!($key)),*],
@@ -254,7 +255,7 @@ macro_rules! contract {
     };
 }
 
-/// Declares a row of a list: its keys, and its arguments.
+/// Declares a row of a list: its keys and arguments.
 macro_rules! row {
     (
         $(#[$about:meta])*

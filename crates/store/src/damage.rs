@@ -1,6 +1,5 @@
-//! Data in Redis that cannot be used: keys of another type, unreadable answers, messages without a
-//! whole record and body. The pod logs each once, shows it as long as it lasts, and goes on with
-//! all other destinations.
+//! Damaged data in Redis: keys of the wrong type, unreadable answers, messages whose record or body is missing or
+//! damaged. The pod logs each case once, shows it as long as it lasts, and continues with all other destinations.
 
 mod look;
 
@@ -16,27 +15,27 @@ use tokio::time::Instant;
 use super::{Store, StoreError, entry::CatalogEntry, key_types};
 use domain::Sequence;
 
-/// Limits of what is remembered: calls, destinations with damaged messages, and messages for each of
-/// these. Further damage is noted only after some of it has ended.
+/// The most calls to remember, the most destinations with damaged messages, and the most messages of each such
+/// destination. With more, new damage is recorded only after some of it has ended.
 const KEPT_MAX: usize = 100;
-/// How many damaged messages of a destination are listed by sequence.
+/// The most damaged messages of a destination that are listed by sequence.
 const NAMED_MAX: usize = 5;
-/// A call with more keys than this gets no check of their types.
+/// If a call has more keys than this, the types of its keys are not checked.
 const KEYS_MAX: usize = 64;
-/// After a failure, a success clears it only this much later: calls of one kind serve several
-/// lanes, so one lane may fail while others succeed.
+/// A success clears an earlier failure only if the failure is this old. Calls of one kind serve several lanes, so
+/// calls for one lane may fail while others succeed.
 const OVER_AFTER: Duration = Duration::from_secs(5);
-/// A failure is forgotten if for this long no call repeats it and no check confirms it.
+/// A failure is forgotten if no call repeats it, and no check confirms it, for this long.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(300);
 
-/// Damage of one destination or key.
+/// The damage of one destination or key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged {
-    /// The name of the destination, or a key that belongs to none.
+    /// The name of the destination, or a key that belongs to no destination.
     pub location: String,
-    /// The script or command, or `messages`.
+    /// The name of the script or command, or `messages`.
     pub call: String,
-    /// The error from Redis, or which messages.
+    /// The error from Redis, or a list of the damaged messages.
     pub problem: String,
 }
 
@@ -46,7 +45,7 @@ pub(super) struct Damage {
     kept: Mutex<Kept>,
     /// The number of entries: a successful call skips the lock when it is 0.
     count: AtomicUsize,
-    /// Held by the task that checks whether damage still exists.
+    /// The task that checks whether damage still exists holds this lock.
     looking: tokio::sync::Mutex<()>,
 }
 
@@ -76,11 +75,11 @@ impl Kept {
 struct Failure {
     problem: String,
     last: Instant,
-    /// Keys that may have the wrong type. Empty if that is not the cause, or not known.
+    /// Keys that may have the wrong type. Empty if a wrong type is not the cause, or if the cause is unknown.
     suspects: Vec<String>,
 }
 
-/// Lists the damaged messages of a destination as text.
+/// Describes the damaged messages of a destination as text.
 fn told(messages: &BTreeSet<Sequence>) -> String {
     let named = messages.iter().take(NAMED_MAX).map(u64::to_string).collect::<Vec<_>>().join(", ");
     let more = if messages.len() > NAMED_MAX { " …" } else { "" };
@@ -119,7 +118,7 @@ impl Damage {
         }
     }
 
-    /// Notes unreadable messages of a destination. The caller has logged them.
+    /// Records unreadable messages of a destination. The caller has logged them.
     fn note_messages(&self, location: &str, sequences: impl IntoIterator<Item = Sequence>) {
         self.change(|kept| {
             if kept.messages.len() == KEPT_MAX && !kept.messages.contains_key(location) {
@@ -149,7 +148,7 @@ impl Damage {
         let changed = change(&mut kept);
         let after = kept.places();
         self.count.store(kept.len(), Ordering::Relaxed);
-        // Under the lock, so that the last report matches the final state.
+        // Report under the lock, so that the last report matches the final state.
         for location in after.difference(&before) {
             telemetry::damaged(location, true);
         }
@@ -168,7 +167,7 @@ pub(super) struct Called<'a> {
 }
 
 impl Called<'_> {
-    /// The location and the call, for display.
+    /// The location and the name of the call, for display.
     fn shown(&self, store: &Store) -> (String, String) {
         let found = self.keys.iter().find_map(|key| store.keys().destination_of(key));
         let first = || String::from_utf8_lossy(self.keys.first().map_or(&[], Vec::as_slice));
@@ -176,7 +175,7 @@ impl Called<'_> {
         (location, self.name.to_owned())
     }
 
-    /// The keys whose right type is known; none if there are too many keys.
+    /// The keys whose right type is known. Empty if there are too many keys.
     fn suspects(&self, store: &Store) -> Vec<String> {
         if self.keys.len() > KEYS_MAX {
             return Vec::new();
@@ -187,7 +186,7 @@ impl Called<'_> {
 }
 
 impl Store {
-    /// Notes the outcome of a call if it shows damage, the end of damage, or that Redis refuses such calls.
+    /// Records the outcome of a call if it shows damage, the end of damage, or a refusal by Redis.
     pub(super) fn observe<T>(&self, called: Called<'_>, answer: &Result<T, StoreError>) {
         match answer {
             Ok(_) if !self.has_damage() => {}
@@ -213,7 +212,7 @@ impl Store {
         }
     }
 
-    /// Notes damage if this answer could not be read.
+    /// Records damage if the answer could not be read.
     pub(super) fn noted<T>(
         &self,
         entry: &CatalogEntry,
@@ -227,7 +226,7 @@ impl Store {
         answer
     }
 
-    /// Notes messages that cannot be read.
+    /// Records messages that cannot be read.
     pub fn note_damaged_messages(&self, entry: &CatalogEntry, sequences: &[Sequence]) {
         let location = entry.destination.name.as_str();
         self.inner.damage.note_messages(location, sequences.iter().copied());

@@ -1,5 +1,6 @@
-//! Returns messages to `waiting` when their backoff or delay is over, and ends the rests of destinations, to the
-//! millisecond, in the pod that set the delay. What it misses, the owner of the partition finds within a second.
+//! Returns messages to `waiting` when their backoff or delay is over, and ends the rests of destinations. The pod
+//! that set a delay does this to the millisecond. If it misses one, the owner of the partition finds it within a
+//! second.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,9 +14,9 @@ use super::{CatalogEntry, Claimed, Failed, Status, Store};
 use domain::Due;
 use redis_client::server_clock_ms;
 
-/// Delays in the queue, not yet read; beyond that, the partition's owner finds them.
+/// The most delays in the queue that the timer has not read yet. Further delays are left to the partition's owner.
 const NOTES_MAX: usize = 1024;
-/// An arrival due within this time, in ms, gets a timer.
+/// An arrival that is due within this time, in ms, gets a timer.
 const SOON_MS: u64 = 60_000;
 
 /// Schedules the end of delays. Cheap to clone.
@@ -25,16 +26,15 @@ pub struct DueTimer {
 }
 
 impl DueTimer {
-    /// A timer, and the future that runs it until `stop`.
+    /// Creates a timer, and the future that runs it until `stop`.
     pub fn new(store: Store, stop: CancellationToken) -> (DueTimer, impl Future<Output = ()>) {
         let (notes, queue) = mpsc::channel(NOTES_MAX);
         (DueTimer { notes }, run(store, queue, stop))
     }
 
-    /// A message of this partition is due after `wait`.
+    /// Schedules a message of this partition that is due after `wait`.
     pub fn note(&self, partition: u16, wait: Duration) {
-        // The server compares whole milliseconds, so a call at that very instant would be too
-        // early.
+        // The server compares whole milliseconds, so a call at exactly that time would be too early.
         let due = Instant::now() + wait + Duration::from_millis(1);
         let _ = self.notes.try_send((due, partition));
     }
@@ -55,7 +55,7 @@ impl DueTimer {
         claimed.rest.into_iter().for_each(|rest| self.note(entry.partition, rest));
     }
 
-    /// Schedules those of `failed` that are retried, by the answer of [`Store::fail`].
+    /// Schedules the failed messages that are retried, according to the answer of [`Store::fail`].
     pub fn note_failed(&self, partition: u16, failed: &[Failed], statuses: &[Status]) {
         let again = failed.iter().zip(statuses).filter(|(_, status)| **status == Status::Ok);
         let waits = again.filter_map(|(one, _)| one.disposition.wait());
@@ -64,7 +64,7 @@ impl DueTimer {
 }
 
 async fn run(store: Store, mut notes: mpsc::Receiver<(Instant, u16)>, stop: CancellationToken) {
-    // Keyed by ms since `start`, rounded up: one call handles all that are due in the same ms.
+    // Keyed by ms since `start`, rounded up: one call handles all messages that are due in the same ms.
     let start = Instant::now();
     let mut due: BTreeMap<u64, BTreeSet<u16>> = BTreeMap::new();
     loop {

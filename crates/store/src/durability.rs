@@ -1,4 +1,4 @@
-//! Which durability the deployment can confirm, and which one a destination needs.
+//! Which durability the deployment can confirm, and which durability a destination needs.
 
 use redis::FromRedisValue;
 
@@ -25,13 +25,13 @@ fn no_fsync(why: NoFsync) -> &'static str {
 }
 
 impl Store {
-    /// Refuses a level that this key's server cannot give, and says what to change.
+    /// Refuses a level that the server of this key cannot provide, and says what to change.
     pub async fn check_durability(&self, level: Durability, key: &str) -> Result<(), StoreError> {
         self.confirm_for(level, key.as_bytes()).await.map(drop)
     }
 
-    /// The same for a definition. A rewrite ends, and no-appendfsync-on-rewrite does not matter most of the time: these
-    /// two do not make a definition invalid, but its producers get 503 `cannot_confirm` meanwhile.
+    /// Like `check_durability`, for a definition. A rewrite ends, and no-appendfsync-on-rewrite rarely matters. So
+    /// these two do not make a definition invalid; meanwhile, its producers get 503 `cannot_confirm`.
     pub(super) async fn check_defined(
         &self,
         level: Durability,
@@ -48,7 +48,7 @@ impl Store {
         }
     }
 
-    /// The confirmation that reaches this level, at the server of this key.
+    /// The confirmation that reaches this level at the server of this key.
     async fn confirm_for(&self, level: Durability, key: &[u8]) -> Result<Confirm, StoreError> {
         match level {
             Durability::Memory => Ok(Confirm::Primary),
@@ -68,8 +68,8 @@ impl Store {
         }
     }
 
-    /// Runs a script whose writes must reach a level. False: it ran, but the level was not reached
-    /// in time. An error that the level is impossible: it did not run.
+    /// Runs a script whose writes must reach a level. Returns false if the script ran, but the level was not reached
+    /// in time. If the level is impossible, returns an error, and the script did not run.
     pub(super) async fn run_durably<T: FromRedisValue>(
         &self,
         call: &ScriptCall<'_>,
@@ -85,9 +85,9 @@ impl Store {
         Ok((answer, confirmed))
     }
 
-    /// The majority that `quorum` and ownership need: more than half of the servers, with the
-    /// primary. Sentinels next to the servers promote another primary only with more than half of
-    /// them, so a primary that is cut off with fewer cannot confirm.
+    /// The majority that `quorum` and ownership need: more than half of the servers, including the primary. Sentinels
+    /// that run beside the servers promote another primary only if more than half of them agree. So a primary that is
+    /// cut off with fewer servers cannot confirm.
     pub(super) fn confirm_of_majority(&self) -> Confirm {
         match self.inner.replicas {
             0 => Confirm::Primary,

@@ -6,16 +6,16 @@ use domain::{DeliveryKind, Destination, Epoch, Ordering, Processing, TransformKi
 /// Which parts of a destination are paused.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 pub struct Paused {
-    /// Ingest refuses messages.
+    /// True if ingest refuses messages.
     pub ingest: bool,
-    /// Nobody can claim a message.
+    /// True if no processor or worker can claim messages.
     pub processing: bool,
-    /// The sender sends nothing.
+    /// True if the sender sends no messages.
     pub delivery: bool,
 }
 
 impl Paused {
-    /// True if every part is paused: nothing comes, goes, or is processed.
+    /// True if every part is paused: no message is accepted, processed or delivered.
     pub fn is_all(self) -> bool {
         self.ingest && self.processing && self.delivery
     }
@@ -43,7 +43,7 @@ impl Paused {
         format!("{paused},@{born}")
     }
 
-    /// Parses [`Paused::mark`]. No epoch if an older version wrote the index entry.
+    /// Parses [`Paused::mark`]. The epoch is `None` if an older version wrote the index entry.
     pub(super) fn of_mark(mark: &str) -> (Paused, Option<Epoch>) {
         let born = mark.split(',').find_map(|part| part.strip_prefix('@')?.parse().ok());
         (Paused::of_text(mark), born)
@@ -53,21 +53,21 @@ impl Paused {
 /// A destination, as this pod's catalog holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogEntry {
-    /// Its definition.
+    /// The definition of the destination.
     pub destination: Destination,
-    /// The definition's version; scripts refuse an outdated one.
+    /// The version of the definition. Scripts refuse an outdated version.
     pub version: u64,
-    /// The partition it lives in.
+    /// The partition of the destination.
     pub partition: u16,
-    /// What an operator has paused.
+    /// The parts that an operator has paused.
     pub paused: Paused,
-    /// The epoch in which it was created. A destination that is removed and created again under the
-    /// same name is another one, with a higher epoch.
+    /// The epoch in which the destination was created. If a destination is removed and created again with the same
+    /// name, the new one has a higher epoch.
     pub born: Epoch,
 }
 
 impl CatalogEntry {
-    /// Who may claim its messages.
+    /// Which processors may claim the destination's messages.
     pub fn claimers(&self) -> Claimers {
         claimers_of(self.destination.transform.kind)
     }
@@ -117,8 +117,7 @@ pub(super) fn claimers_of(kind: TransformKind) -> Claimers {
     }
 }
 
-/// The key that a lane's sets have in their names. Without ordering, the destination's own sets
-/// hold all messages.
+/// The key in the names of a lane's sets. Without ordering, the sets of the destination hold all messages.
 pub(super) fn set_key<'a>(entry: &CatalogEntry, lane: Option<&'a str>) -> Option<&'a str> {
     lane.filter(|_| entry.destination.ordering == Ordering::Key)
 }

@@ -1,5 +1,5 @@
-//! The epochs that this pod has seen for each partition. Scripts that could begin a new epoch get
-//! them as an argument, so that a new epoch is always higher (`lua/include/epoch.lua`).
+//! The epochs that this pod has seen for each partition. Scripts that may begin a new epoch get these epochs as an
+//! argument, so that a new epoch is always higher (`lua/include/epoch.lua`).
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{CatalogEntry, Store, StoreError};
 use domain::{DestinationName, Epoch};
 
-/// A clock that goes back by less is corrected all the time (NTP).
+/// NTP constantly corrects clocks by less than this, so a smaller step back does not count.
 const STEP_MS_MIN: u64 = 500;
 
 /// The highest epochs seen in each partition, and the length of an owner's lease.
@@ -24,20 +24,20 @@ pub(super) struct Epochs {
 struct Seen {
     /// The epoch of the partition itself.
     own: AtomicU64,
-    /// Since when this pod knows it.
+    /// Since when this pod knows the epoch.
     since: Mutex<Instant>,
-    /// The time of its server, in ms since 1970, and when this pod had read it.
+    /// The time of the partition's server, in ms since 1970, and when this pod had read it.
     clock: Mutex<Option<(u64, Instant)>>,
-    /// What is still to be moved with the clock.
+    /// Members that must still be moved back after a step of the clock.
     behind: Mutex<Vec<Behind>>,
-    /// The highest epoch that a message carried or a destination was created in. It may be above
-    /// that of the partition.
+    /// The highest epoch that a message carried, or in which a destination was created. It may be above the epoch of
+    /// the partition.
     carried: AtomicU64,
-    /// The epoch that messages carry, as the last refusal of an arrival said.
+    /// The epoch that messages carry, from the last refusal of an arrival.
     stamped: AtomicU64,
 }
 
-/// What ends at a time.
+/// The kinds of entries that end at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ends {
     /// A lease.
@@ -48,7 +48,7 @@ pub(super) enum Ends {
     Backoff,
 }
 
-/// Some of what ends at a time in one destination, to be moved with the clock: each with that time.
+/// Members of one kind in one destination that must be moved back, each with the time at which it ends.
 #[derive(Debug)]
 pub(super) struct Behind {
     pub(super) destination: DestinationName,
@@ -71,7 +71,7 @@ impl Epochs {
         Epochs { seen, lease_ms: owner_lease.as_millis() as u64 }
     }
 
-    /// Notes the epoch that Redis returned for a partition. Returns since when this pod knows the highest one.
+    /// Records the epoch that Redis returned for a partition. Returns since when this pod knows the highest epoch.
     pub(super) fn note(&self, partition: u16, epoch: Epoch) -> Instant {
         let Some(seen) = self.seen.get(usize::from(partition)) else { return Instant::now() };
         let mut since = seen.since.lock();
@@ -81,9 +81,9 @@ impl Epochs {
         *since
     }
 
-    /// If the clock of the server has stepped back since it was noted for this partition: the time that was noted, and
-    /// the length of the step, in ms. Redis was asked at `asked`, and said `now_ms`. Only what is certain: a slow answer
-    /// is no step.
+    /// Checks whether the clock of the server has stepped back since it was recorded for this partition. If so,
+    /// returns the recorded time and the length of the step, in ms. The query was sent at `asked`, and Redis returned
+    /// `now_ms`. The step is a lower bound, so that a slow answer does not count as a step.
     pub(super) fn stepped_back(
         &self,
         partition: u16,
@@ -97,7 +97,7 @@ impl Epochs {
         (back_ms > STEP_MS_MIN).then_some((then_ms, back_ms))
     }
 
-    /// Notes the clock of a partition's server: it said `now_ms` at `answered`.
+    /// Records the clock of a partition's server: it showed `now_ms` at `answered`.
     pub(super) fn note_clock(&self, partition: u16, now_ms: u64, answered: Instant) {
         if let Some(seen) = self.seen.get(usize::from(partition)) {
             let mut clock = seen.clock.lock();
@@ -105,7 +105,7 @@ impl Epochs {
         }
     }
 
-    /// Takes what is to be moved with the clock.
+    /// Takes the members that must be moved back.
     pub(super) fn take_behind(&self, partition: u16) -> Vec<Behind> {
         let Some(seen) = self.seen.get(usize::from(partition)) else { return Vec::new() };
         std::mem::take(&mut seen.behind.lock())
@@ -117,14 +117,14 @@ impl Epochs {
         }
     }
 
-    /// Notes an epoch that messages carry, or may carry.
+    /// Records an epoch that messages carry, or may carry.
     pub(super) fn note_carried(&self, partition: u16, epoch: Epoch) {
         if let Some(seen) = self.seen.get(usize::from(partition)) {
             seen.carried.fetch_max(epoch, Ordering::Relaxed);
         }
     }
 
-    /// Notes the epoch that messages of a destination carry, as Redis said.
+    /// Records the epoch that messages of a destination carry, as Redis returned it.
     pub(super) fn note_stamped(&self, partition: u16, epoch: Epoch) {
         self.note_carried(partition, epoch);
         if let Some(seen) = self.seen.get(usize::from(partition)) {
@@ -132,7 +132,7 @@ impl Epochs {
         }
     }
 
-    /// The known epochs, as a script's argument.
+    /// The known epochs of a partition, as an argument for scripts.
     pub(super) fn known(&self, partition: u16) -> String {
         self.text(partition, self.lease_ms)
     }
@@ -146,19 +146,20 @@ impl Epochs {
 }
 
 impl Store {
-    /// The script argument with the epochs of a partition.
+    /// The known epochs of a partition, as an argument for scripts.
     pub(super) fn known_of_epoch(&self, partition: u16) -> String {
         self.inner.epochs.known(partition)
     }
 
-    /// The epoch that the next messages of a destination probably carry: that of the partition, or the one in which the
-    /// destination was created if that is higher. Where it is wrong, Redis refuses the call and says the right one.
+    /// The epoch that the next messages of a destination probably carry: the epoch of the partition, or the epoch in
+    /// which the destination was created if that is higher. If it is wrong, Redis refuses the call and returns the
+    /// right one.
     pub fn message_epoch(&self, entry: &CatalogEntry) -> Epoch {
         let seen = self.inner.epochs.seen.get(usize::from(entry.partition));
         seen.map_or(0, |seen| seen.stamped.load(Ordering::Relaxed)).max(entry.born)
     }
 
-    /// Passes the answer on. Notes the epoch if the answer is a refusal that names it.
+    /// Returns the answer unchanged. Records the epoch if the answer is a refusal that names it.
     pub(super) fn learned<T>(
         &self,
         partition: u16,
@@ -170,7 +171,7 @@ impl Store {
         answer
     }
 
-    /// Forgets all epochs, like a pod that has just started. For tests that roll Redis back.
+    /// Forgets all epochs, like a pod that has just started. For tests that restore older data of Redis.
     pub fn forget_epochs(&self) {
         for seen in &self.inner.epochs.seen {
             seen.own.store(0, Ordering::Relaxed);

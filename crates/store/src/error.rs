@@ -9,7 +9,7 @@ use redis_client::ClientError;
 /// Why a call to the store failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// Redis may have lost data since the caller read the epoch; this is the current one.
+    /// Redis may have lost data since the caller read the epoch. Contains the current epoch.
     #[error("the epoch of the partition is now {0}")]
     StaleEpoch(Epoch),
     /// The pod's definition of the destination is outdated.
@@ -18,20 +18,20 @@ pub enum StoreError {
     /// The destination does not exist, or is being removed.
     #[error("there is no such destination")]
     UnknownDestination,
-    /// The caller has since made another call; this one changed nothing.
+    /// The caller has made another call since; this call changed nothing.
     #[error("the call came too late: its caller has made another since")]
     StaleCall,
-    /// The call came after the time until which it could run, or the clock of Redis has stepped: nothing has changed.
-    /// This is the time of Redis, in ms since 1970.
+    /// The call came after the time until which it could run, or the clock of Redis has stepped. Nothing has changed.
+    /// Contains the time of Redis, in ms since 1970.
     #[error("the call came too late")]
     LateCall(u64),
     /// The caller does not own the partition (any more).
     #[error("another sender owns the partition")]
     NotOwner,
-    /// Another sender owns the partition; this is its epoch.
+    /// Another sender owns the partition. Contains the partition's epoch.
     #[error("another sender owns the partition, in epoch {0}")]
     Owned(Epoch),
-    /// Releases wait until an owner that Redis forgot must have stopped: at most so many milliseconds.
+    /// Releases wait until an owner that Redis forgot must have stopped: at most this many milliseconds.
     #[error("releases wait for up to {0} ms after a restart of Redis")]
     TakeoverWait(u64),
     /// The destination is being removed; nothing has changed.
@@ -43,37 +43,38 @@ pub enum StoreError {
     /// The destination's state does not allow the call; the text says why.
     #[error("{0}")]
     WrongState(String),
-    /// The definition has another version than the caller expected: this one; 0: it does not exist.
+    /// The version of the definition is not the one that the caller expected. Contains the current version; 0: the
+    /// destination does not exist.
     #[error("the definition has changed meanwhile")]
     WrongVersion(u64),
-    /// The deployment has this many tokens, and may have no more.
+    /// The deployment has this many tokens, which is the maximum.
     #[error("there are {0} tokens, and there may be no more")]
     TooManyTokens(u64),
     /// Redis did not accept the call; nothing has changed.
     #[error("Redis is not available: {0}")]
     Unavailable(String),
-    /// Redis answers, and refuses all writes; nothing has changed. Contains the sentence of Redis.
+    /// Redis answers, but refuses all writes; nothing has changed. Contains the error message of Redis.
     #[error("Redis refuses writes: {0}")]
     RefusesWrites(String),
     /// The call was sent but not answered: it may have run, or may still run.
     #[error("Redis did not confirm the call: {0}")]
     Unconfirmed(String),
-    /// The deployment cannot give the requested durability; the text says what to change. Nothing
-    /// has changed.
+    /// The deployment cannot provide the requested durability; the text says what to change. Nothing has changed.
     #[error("{0}")]
     CannotConfirm(String),
-    /// The Redis user may not do what the call needs. Names the missing ACL rule. Nothing has
-    /// changed.
+    /// The Redis user lacks a right for the call. Names the missing ACL rule. Nothing has changed.
     #[error("the Redis user lacks a right: {0}")]
     NoRights(String),
-    /// The Redis user lacks a right that a script met. Names the missing ACL rule. Part of the call may have run.
+    /// The Redis user lacks a right that a script needs, but Redis noticed only while the script ran. Names the
+    /// missing ACL rule. Part of the call may have run.
     #[error("the Redis user lost a right during the call: {0}")]
     LostRights(String),
-    /// A key of the destination has the wrong type. The destination waits for somebody; nothing has changed.
+    /// A key of the destination has the wrong type. The destination waits until somebody repairs it; nothing has
+    /// changed.
     #[error("{0}")]
     WrongType(WrongType),
-    /// Redis could not run the call, and a repeat would fail too: a script met unexpected data. Part of the call may
-    /// have run.
+    /// Redis could not run the call, and a repeat would fail too: for example, a script read unexpected data. Part of
+    /// the call may have run.
     #[error("Redis could not carry out the call: {0}")]
     Failed(String),
     /// Redis refuses calls that need more memory; nothing has changed.
@@ -85,28 +86,28 @@ pub enum StoreError {
     /// The partition now uses this schema for records; nothing has changed.
     #[error("the partition's records are written in schema {0}")]
     StaleSchema(u32),
-    /// The fast path does not suffice; nothing has changed. The store takes the other one.
+    /// The fast path cannot handle the call; nothing has changed. The store calls the full script.
     #[error("the fast path does not suffice")]
     NotFast,
-    /// The secrets of a definition are encrypted with a key that this process does not have: the key with this id.
-    /// Nothing has changed.
+    /// The secrets of a definition are encrypted with a key that this process does not have. Contains the id of the
+    /// key. Nothing has changed.
     #[error(
         "the secrets of the destination are encrypted with the key {0}, which secrets.key does not have"
     )]
     NoSecretsKey(String),
-    /// The data in Redis is not what this version writes.
+    /// The data in Redis does not have the form that this version writes.
     #[error("Redis holds data that this version cannot read: {0}")]
     Unreadable(String),
 }
 
-/// A key whose type in Redis is not the one that Reseq gave it.
+/// A key whose type in Redis differs from the type that Reseq gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrongType {
     /// The key.
     pub key: String,
-    /// The type that it has.
+    /// The type that the key has.
     pub found: String,
-    /// The type that it should have.
+    /// The type that the key should have.
     pub expected: String,
 }
 
@@ -122,7 +123,7 @@ impl fmt::Display for WrongType {
 }
 
 impl WrongType {
-    /// `<type> <right type> <key>`
+    /// Parses `<type> <right type> <key>`.
     fn read(detail: &str) -> Option<WrongType> {
         let mut words = detail.splitn(3, ' ').map(str::to_owned);
         let (found, expected, key) = (words.next()?, words.next()?, words.next()?);
@@ -131,7 +132,7 @@ impl WrongType {
 }
 
 impl StoreError {
-    /// Converts the error of one call into that of a sequence of calls, some of which have run.
+    /// Converts the error of one call into the error of a sequence of calls, some of which have already run.
     pub(super) fn after_partial_success(self) -> StoreError {
         match self {
             StoreError::Unavailable(why) => StoreError::Unconfirmed(why),
@@ -143,14 +144,14 @@ impl StoreError {
         }
     }
 
-    /// True when the script did not run in this attempt, so the error says nothing about an earlier
-    /// attempt at the same call.
+    /// True if the script did not run in this attempt. Then the error does not tell whether an earlier attempt at the
+    /// same call has run.
     pub(super) fn did_not_run(&self) -> bool {
         use StoreError as E;
         matches!(self, E::NoRights(_) | E::CannotConfirm(_) | E::WrongType(_))
     }
 
-    /// True when the store itself logs and shows the error, so the caller need not.
+    /// True if the store itself logs and shows the error, so that the caller does not have to.
     pub fn is_logged(&self) -> bool {
         use StoreError as E;
         matches!(
@@ -164,13 +165,13 @@ impl StoreError {
         )
     }
 
-    /// True if damaged data of one destination is the cause: others are not affected.
+    /// True if the cause is damaged data of one destination: other destinations are not affected.
     pub fn is_damage(&self) -> bool {
         use StoreError as E;
         matches!(self, E::WrongType(_) | E::Failed(_) | E::Unreadable(_))
     }
 
-    /// True when the same call may succeed a little later.
+    /// True if the same call may succeed a little later.
     pub fn is_temporary(&self) -> bool {
         use StoreError as E;
         matches!(
@@ -200,7 +201,7 @@ impl From<ClientError> for StoreError {
     }
 }
 
-/// What a script refuses by name (`redis.error_reply` in `lua/`).
+/// Maps an error that a script returned with its own code (`redis.error_reply` in `lua/`).
 fn named(code: &str, detail: String, text: String) -> StoreError {
     let number = || detail.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0);
     match code {
@@ -225,7 +226,7 @@ fn named(code: &str, detail: String, text: String) -> StoreError {
         "TOO_MANY_TOKENS" => StoreError::TooManyTokens(number()),
         "UNREADABLE" => StoreError::Unreadable(detail),
         "NO_MEMORY" => StoreError::OutOfMemory,
-        // This version does not know the code. The script may have written something before.
+        // This version does not know the code. The script may have written data before the error.
         _ => StoreError::Failed(text),
     }
 }

@@ -1,5 +1,5 @@
-//! Applies a destination's `on_exhausted` to halted messages: their stalls are used up, there was no room for their dead
-//! letters, or the policy has changed.
+//! Applies a destination's `on_exhausted` to halted messages. Such messages have stalled too often, had no room for
+//! their dead letters, or halted before the policy changed.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const PAGE_MAX: isize = 100;
 const PAGES_MAX: isize = 20;
 
 impl Store {
-    /// Applies the policies of these destinations to their halted messages. The owner of their partitions calls it.
+    /// Applies the policies of these destinations to their halted messages. The owner of their partitions calls this.
     pub async fn apply_policy_to_all_halted(&self, some: &[Arc<CatalogEntry>]) {
         let concerned =
             some.iter().filter(|entry| entry.destination.on_exhausted != OnExhausted::Halt);
@@ -40,7 +40,8 @@ impl Store {
         }
     }
 
-    /// Applies the policy to some of a destination's messages that halted in processing. Returns how many.
+    /// Applies the policy to some of a destination's messages that halted in processing. Returns the number of
+    /// messages.
     pub async fn apply_policy_to_halted(&self, entry: &CatalogEntry) -> Result<usize, StoreError> {
         let policy = RetryPolicy::of_transform(&entry.destination, &ProcessingOptions::default());
         let Disposition::Withdraw(how, reason) = policy.exhausted(false) else { return Ok(0) };
@@ -73,7 +74,8 @@ impl Store {
         Ok(0)
     }
 
-    /// Halted messages from this rank on that halted in processing, not in delivery. True if there are no more.
+    /// Reads halted messages, beginning at this rank, that halted in processing and not in delivery. The flag is true
+    /// if there are no further messages.
     async fn halted_in_processing(
         &self,
         entry: &CatalogEntry,
@@ -92,7 +94,7 @@ impl Store {
         let all = halted.into_iter().zip(kept);
         let of_transform = all.filter(|(_, kept)| stage(kept) == Some(Stage::Transform));
         let mut sequences: Vec<_> = of_transform.map(|(sequence, _)| sequence).collect();
-        // In the order of arrival: if the dead letters have no room for all, the earliest fit in.
+        // Sorted by arrival: if there is no room for all dead letters, the earliest messages get it.
         sequences.sort_unstable();
         Ok((sequences, is_last))
     }

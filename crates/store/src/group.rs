@@ -1,5 +1,5 @@
-//! Group commit: jobs that arrive for a destination while a call is in flight go into the next
-//! call. When no call is in flight, nothing waits.
+//! Group commit: while a call for a destination is in flight, further jobs for it wait, and the next call takes them
+//! together. If no call is in flight, no job waits.
 
 use std::{collections::HashMap, mem, sync::Arc};
 
@@ -12,8 +12,8 @@ use domain::DestinationName;
 
 type Work<J> = dyn Fn(DestinationName, Vec<J>) -> BoxFuture<'static, ()> + Send + Sync;
 
-/// A queue and a task for each destination that has jobs, and only while it has. The task hands
-/// them over in batches, one after the other. Cheap to clone.
+/// A queue and a task for each destination that has jobs. Both exist only while there are jobs. The task passes the
+/// jobs to `work` in batches, one batch after another. Cheap to clone.
 pub struct GroupCommit<J>(Arc<Inner<J>>);
 
 impl<J> Clone for GroupCommit<J> {
@@ -31,8 +31,8 @@ struct Inner<J> {
 }
 
 impl<J: Send + 'static> GroupCommit<J> {
-    /// Tasks run on `tracker`, which the caller can wait for after dropping this. A queue holds
-    /// `queue_max` jobs; `submit` waits when it is full. `work` gets at most `batch_max` jobs.
+    /// Runs tasks on `tracker`, for which the caller can wait after dropping this. A queue holds `queue_max` jobs;
+    /// `submit` waits while the queue is full. `work` gets at most `batch_max` jobs.
     pub fn new(
         queue_max: usize,
         batch_max: usize,
@@ -45,13 +45,13 @@ impl<J: Send + 'static> GroupCommit<J> {
 
     /// Puts a job into its destination's queue. Jobs of one caller stay in order.
     pub async fn submit(&self, destination: &DestinationName, job: J) {
-        // The queue is open: its task ends only when nobody holds a sender, and this does.
+        // The queue is open: its task ends only when no sender exists, and this function holds one.
         let _ = self.queue(destination).send(job).await;
     }
 
     fn queue(&self, destination: &DestinationName) -> mpsc::Sender<J> {
         let mut queues = self.0.queues.lock();
-        // Closed only if its task has panicked.
+        // A queue is closed only if its task has panicked.
         if let Some(queue) = queues.get(destination).filter(|queue| !queue.is_closed()) {
             return queue.clone();
         }
@@ -70,7 +70,7 @@ impl<J> Inner<J> {
                 if self.has_ended(&name, &jobs) {
                     return;
                 }
-                // A job is just being submitted.
+                // Another task is just submitting a job.
                 yield_now().await;
             }
             jobs.recv_many(&mut batch, self.batch_max).await;
@@ -78,8 +78,8 @@ impl<J> Inner<J> {
         }
     }
 
-    /// Removes the queue, unless it holds a job or a job is being submitted: submitters hold a
-    /// sender, which is cloned only under the lock.
+    /// Removes the queue, unless it holds a job or a job is being submitted. A submitter holds a sender, and senders
+    /// are cloned only under the lock.
     fn has_ended(&self, name: &DestinationName, jobs: &mpsc::Receiver<J>) -> bool {
         let mut queues = self.queues.lock();
         let has_ended = jobs.is_empty() && jobs.sender_strong_count() == 1;

@@ -1,25 +1,25 @@
-//! Hand-overs: a wake-up of a destination that carries the message which may leave now (`lua/include/wake.lua`). With
-//! it the owner of the partition need not ask Redis for the message, and it gets it a round trip earlier.
+//! Hand-overs: a wake-up of a destination that carries the message that may leave now (`lua/include/hand_over.lua`).
+//! So the owner of the partition does not need to ask Redis for the message, and gets it one round trip earlier.
 //!
-//! A hand-over is true at the moment at which Redis publishes it, and may come late. So only an owner that can tell
-//! that nothing has happened to the message since may use it (`sender::destination::handed_over`). For all others it is a
-//! wake-up like any other.
+//! A hand-over is true at the moment at which Redis publishes it, and may arrive late. So an owner may use it only if
+//! it can tell that the message has not changed since (`sender::destination::handed_over`). All other processes treat
+//! it as an ordinary wake-up.
 
 use bytes::Bytes;
 
 use super::{CatalogEntry, record};
 use domain::{Attempts, DestinationName, Epoch, Sequence, Stamped};
 
-/// The first message of a destination that is one lane, at the moment at which it became ready.
+/// The first message of a destination that is one lane, as it was when it became ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HandOver {
     /// The version of the destination's definition.
     pub version: u64,
     /// The epoch of the partition.
     pub epoch: Epoch,
-    /// Its sequence.
+    /// The sequence of the message.
     pub sequence: Sequence,
-    /// What Redis stores of it.
+    /// The record of the message, as Redis stores it.
     pub record: Bytes,
 }
 
@@ -30,15 +30,15 @@ impl HandOver {
             return None;
         }
         let (name, attempts) = (&entry.destination.name, Attempts::default());
-        // A copy: the record is a part of a message with other records.
+        // Copied, because the record is a slice of a message that contains other records.
         let record = Bytes::copy_from_slice(&self.record);
         record::read(record, name, self.sequence, attempts).ok()
     }
 }
 
-/// Reads a message on a channel: the names of destinations, separated by spaces, some of them with a hand-over:
-/// `<name>=<version>,<epoch>,<sequence>,<size of the record>:<record>`. Leaves out what it cannot read: any wake-up may
-/// be lost.
+/// Reads a message on a channel: the names of destinations, separated by spaces. A name may have a hand-over:
+/// `<name>=<version>,<epoch>,<sequence>,<size of the record>:<record>`. Leaves out parts that it cannot read: any
+/// wake-up may be lost.
 pub(super) fn read_all(message: &Bytes) -> Vec<(DestinationName, Option<HandOver>)> {
     let (mut all, mut rest) = (Vec::new(), message.clone());
     while !rest.is_empty() {
@@ -57,7 +57,7 @@ pub(super) fn read_all(message: &Bytes) -> Vec<(DestinationName, Option<HandOver
     all
 }
 
-/// Takes a hand-over from the front.
+/// Takes a hand-over from the front of the text.
 fn split_hand_over(rest: &mut Bytes) -> Option<HandOver> {
     let end = rest.iter().position(|byte| *byte == b':')?;
     let header = rest.split_to(end + 1);

@@ -1,4 +1,4 @@
-//! The result of a message, as `lua/complete.lua` keeps it for the producer that waits for it.
+//! The result of a message, as `lua/complete.lua` stores it for the producer that waits for it.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -6,33 +6,33 @@ use serde::{Deserialize, Serialize};
 use crate::StoreError;
 use domain::{Body, Epoch, Stamped, Tombstone};
 
-/// The longest output that is kept, in bytes.
+/// The longest output that is stored, in bytes.
 pub const RESULT_BYTES_MAX: usize = 1 << 20;
 
-/// What became of the processing of a message.
+/// The result of processing a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptResult {
-    /// The epoch of its position: after Redis lost data, its sequence may belong to another message.
+    /// The epoch of the message's position: after Redis has lost data, its sequence may belong to another message.
     pub epoch: Epoch,
-    /// Its id.
+    /// The id of the message.
     pub id: String,
-    /// What the processor returned.
+    /// The output of the processor.
     pub output: KeptOutput,
 }
 
 /// An output that a producer waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KeptOutput {
-    /// Its content type and bytes.
+    /// The content type and bytes of the output.
     Body(String, Bytes),
     /// The processor dropped the message.
     Dropped,
-    /// It is longer than [`RESULT_BYTES_MAX`]: this many bytes.
+    /// The output is longer than [`RESULT_BYTES_MAX`]. Contains its length in bytes.
     TooLong(u64),
 }
 
 impl KeptResult {
-    /// The result of a message that was processed.
+    /// The result of a processed message.
     pub fn of(message: &Stamped) -> KeptResult {
         let Body { content_type, bytes } = &message.message.body;
         let output = match message.tombstone {
@@ -44,11 +44,11 @@ impl KeptResult {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // Writing into memory cannot fail, and no field has a form that MessagePack lacks.
+        // Writing into memory cannot fail, and MessagePack can express all fields.
         rmp_serde::to_vec(self).unwrap_or_default()
     }
 
-    /// Reads what [`KeptResult::encode`] wrote.
+    /// Reads a result that [`KeptResult::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<KeptResult, StoreError> {
         let unreadable =
             |error| StoreError::Unreadable(format!("the result of a message: {error}"));

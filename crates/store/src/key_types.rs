@@ -2,7 +2,7 @@
 
 use crate::keys::Keys;
 
-/// The types of keys: each with the names of its keys in contracts.
+/// The types of keys. For each type, the names that contracts give its keys.
 const TYPES: [(&str, &str); 5] = [
     (
         "hash",
@@ -19,8 +19,9 @@ const TYPES: [(&str, &str); 5] = [
     ),
 ];
 
-/// The type of the key that contracts give this name; `None` for a channel, a stream, or a key of any type. That of
-/// `waiting` depends on the destination: a list, or without ordering a sorted set.
+/// The type of the key that contracts give this name; `None` for a channel, a stream, or a key of any type. For
+/// `waiting` the answer is "waiting", because its type depends on the destination: a list, or without ordering a
+/// sorted set.
 pub(crate) fn type_of(name: &str) -> Option<&'static str> {
     if name == "waiting" {
         return Some("waiting");
@@ -29,7 +30,8 @@ pub(crate) fn type_of(name: &str) -> Option<&'static str> {
     TYPES.iter().find(|(_, names)| is_of(names)).map(|(kind, _)| *kind)
 }
 
-/// True if a key may have this type, or if its right type is not known. `none`: no such key.
+/// True if a key may have this type, or if its right type is unknown. The type `none` means that the key does not
+/// exist.
 pub(crate) fn fits(keys: &Keys, key: &str, kind: &str) -> bool {
     kind == "none"
         || match expected(keys, key) {
@@ -38,7 +40,7 @@ pub(crate) fn fits(keys: &Keys, key: &str, kind: &str) -> bool {
         }
 }
 
-/// As [`type_of`], of a key.
+/// Like [`type_of`], but takes the full name of a key in Redis.
 pub(crate) fn expected(keys: &Keys, key: &str) -> Option<&'static str> {
     let rest = key.strip_prefix(keys.prefix())?.strip_prefix(':')?;
     let noun = rest.split_once("}:").map_or(rest, |(_, noun)| noun);
@@ -46,7 +48,7 @@ pub(crate) fn expected(keys: &Keys, key: &str) -> Option<&'static str> {
         Some(of_destination) => of_destination.split_once(':').map_or("destination", |(_, n)| n),
         None => noun,
     };
-    // What follows may hold anything, colons too: a lane's key, an idempotency key, a caller, an id.
+    // The rest may contain any text, even colons: a lane's key, an idempotency key, a caller, an id.
     let name = match noun.split(':').next() {
         Some("in-progress") => "in_progress",
         Some("ready") => "ready",

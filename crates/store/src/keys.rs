@@ -17,7 +17,7 @@ pub struct PartitionKeys {
     tag: String,
 }
 
-/// Methods that name a key each: the base of the names, a colon and the noun.
+/// Defines a method for each key. The name of the key is the base, a colon and the noun.
 macro_rules! nouns {
     ($base:ident $($(#[$doc:meta])* $key:ident = $noun:literal,)*) => {
         $($(#[$doc])* pub fn $key(&self) -> String {
@@ -54,7 +54,7 @@ pub struct DestinationKeys {
     base: String,
 }
 
-/// Which processors may claim: Reseq's own, or the user's over the worker API.
+/// Who may claim messages: Reseq's own processors, or the user's workers over the worker API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Claimers {
     /// `active:builtin`
@@ -73,7 +73,7 @@ impl Claimers {
     }
 }
 
-/// A name that ends with this noun. Faster than `format!`: each message needs some fifty names.
+/// A key name that ends with this noun. Faster than `format!`: each message needs about fifty names.
 fn noun(base: &str, noun: &str) -> String {
     [base, ":", noun].concat()
 }
@@ -90,19 +90,19 @@ impl Keys {
         sessions = "{index}:sessions",
         /// The sessions of the console that have ended.
         sessions_ended = "{index}:sessions:ended",
-        /// What operators did.
+        /// The audit log: the actions of operators.
         audit = "{index}:audit",
         /// The live pods.
         pods = "pods",
         /// The channel for changes of definitions.
         wake_definitions = "wake:definitions",
-        /// The channel of those who watch deliveries.
+        /// The channel of clients that watch deliveries.
         wake_tail = "wake:tail",
-        /// The channel of the deliveries that somebody watches.
+        /// The channel for deliveries that a client watches.
         tail = "tail",
     }
 
-    /// Names that start with `prefix`, for this many partitions.
+    /// Builds names that begin with `prefix`, for this number of partitions.
     pub fn new(prefix: &str, partitions: u16) -> Self {
         Keys { prefix: prefix.to_owned(), partitions }
     }
@@ -129,12 +129,12 @@ impl Keys {
         IndexKeys { base: format!("{}:{{index}}:destinations", self.prefix) }
     }
 
-    /// All topics.
+    /// The index of all topics.
     pub fn topics(&self) -> IndexKeys {
         IndexKeys { base: format!("{}:{{index}}:topics", self.prefix) }
     }
 
-    /// All tokens, by id.
+    /// The index of all tokens, by id.
     pub fn tokens(&self) -> IndexKeys {
         IndexKeys { base: format!("{}:{{index}}:tokens", self.prefix) }
     }
@@ -154,9 +154,9 @@ impl Keys {
 
 impl PartitionKeys {
     nouns! { tag
-        /// Server identity, epoch, takeover wait.
+        /// The identity of the server, the epoch, and the takeover wait.
         epoch = "epoch",
-        /// The sender that may release here.
+        /// The sender that may release messages here.
         owner = "owner",
         /// Destinations with waiting messages for built-in transforms.
         active_builtin = "active:builtin",
@@ -172,13 +172,13 @@ impl PartitionKeys {
         leases = "leases",
         /// Messages in backoff or delay, and when each is due.
         delayed = "delayed",
-        /// The bulk operations of its destinations, by when they began.
+        /// The bulk operations of the partition's destinations, by the time at which they began.
         operations = "operations",
         /// The channel for new waiting messages.
         wake_waiting = "wake:waiting",
         /// The channel for heads that became releasable.
         wake_releasable = "wake:releasable",
-        /// How many bytes of results its destinations keep for producers.
+        /// How many bytes of results the partition's destinations keep for producers.
         results = "results",
         /// The channel for results that producers wait for.
         wake_results = "wake:results",
@@ -197,7 +197,7 @@ impl PartitionKeys {
     }
 }
 
-/// Those of its partition, too.
+/// The keys of the destination's partition are available, too.
 impl Deref for DestinationKeys {
     type Target = PartitionKeys;
 
@@ -220,7 +220,7 @@ impl DestinationKeys {
         attempts = "attempts",
         /// With ordering by key: lanes with a releasable head, and the earliest time for each.
         lanes = "lanes",
-        /// Messages whose attempts are used up, and since when.
+        /// Halted messages, and since when each is halted.
         halted = "halted",
         /// Pending withdrawals of messages that a processor or sender may be working on.
         withdrawals = "withdrawals",
@@ -238,23 +238,24 @@ impl DestinationKeys {
         sources = "sources",
         /// The outcome of the last messages, by sequence.
         log = "log",
-        /// The sequences of the log, in order of leaving.
+        /// The sequences in the log, in the order in which the messages left.
         log_order = "log:order",
-        /// With ordering by key: the last sequence of recent lanes that are empty now.
+        /// With ordering by key: the last sequence of recently used lanes that are empty now.
         previous = "previous",
-        /// With delivery `pull`: by lane, who holds it, and what consumers said that is not settled.
+        /// With delivery `pull`: for each lane, the lease of its consumer, and acknowledgements that are not settled
+        /// yet.
         consumer_leases = "consumer-leases",
-        /// Lanes that consumers hold, by when the owner must look at them.
+        /// Lanes that consumers hold, by the time at which the owner must look at them.
         consumer_lease_ends = "consumer-lease-ends",
         /// How many messages are being delivered now. For display; expires soon.
         delivering = "delivering",
         /// How many deliveries wait for a connection now. For display; expires soon.
         awaiting_connection = "awaiting-connection",
-        /// When the next probe of a receiver that fails begins. For display; expires soon.
+        /// When the next probe of a failing receiver begins. For display; expires soon.
         probe_at = "probe-at",
     }
 
-    /// Definition, last sequence, counters.
+    /// The hash of the destination: definition, last sequence, counters.
     pub fn hash(&self) -> String {
         self.base.clone()
     }
@@ -264,7 +265,7 @@ impl DestinationKeys {
         self.of_lane("in-progress", lane)
     }
 
-    /// A lane's messages that are processed and not yet gone.
+    /// A lane's messages that are processed and have not left yet.
     pub fn ready(&self, lane: Option<&str>) -> String {
         self.of_lane("ready", lane)
     }

@@ -1,10 +1,10 @@
-//! The schemas that this version knows. `schema.rs` says what a schema is.
+//! The schemas that this version knows. `schema.rs` explains what a schema is.
 
 /// The newest schema that this version knows.
 pub const SCHEMA: u32 = 3;
 
-/// The oldest schema that this version reads, and that of a partition that stores none. Older ones
-/// were never released.
+/// The oldest schema that this version reads. A partition without a stored schema has this one. Older schemas were
+/// never released.
 pub(super) const FIRST: u32 = 3;
 
 /// The newest schema that this process knows: [`SCHEMA`]. A test build can pretend to be the next

@@ -1,8 +1,8 @@
-//! What Redis holds and does for Reseq: keys, records, scripts, and what each call means.
+//! The data in Redis and all calls on it: keys, records, scripts, and the meaning of each call.
 //!
-//! [`transitions`] change Redis, one file for each script. [`queries`] read it. The [`catalog`] is this
-//! pod's copy of all definitions. They use the modules for keys, records and errors, which use
-//! [`redis_client`]. That one knows nothing of Reseq.
+//! [`transitions`] change the data in Redis, one file for each script. [`queries`] read it. The [`catalog`] is this
+//! pod's copy of all definitions. They use the modules for keys, records and errors, which use [`redis_client`]. That
+//! crate does not depend on the rest of Reseq.
 
 pub mod catalog;
 pub mod queries;
@@ -146,7 +146,7 @@ struct Inner {
     pod: String,
     /// The seed for lease secrets. Only this process knows it.
     seed: uuid::Uuid,
-    /// The epochs seen, and how long an owner that Redis forgot may continue.
+    /// The epochs seen, and the lease length of an owner that Redis may have forgotten.
     epochs: Epochs,
     /// Replicas of each primary, as configured.
     replicas: u32,
@@ -158,11 +158,11 @@ struct Inner {
     callers: Callers,
 }
 
-/// How long after its first attempt a numbered call may still run, in microseconds.
+/// How long a numbered call may still run after its first attempt, in microseconds.
 const CALL_US_MAX: u64 = 60_000_000;
 
-/// Calls that must not run twice: made one at a time, and numbered. The number of a call is the time, by Redis's
-/// clock in microseconds, after which Redis refuses it ([`StoreError::LateCall`]).
+/// Calls that must not run twice: they are made one at a time, and numbered. The number of a call is the time, by
+/// Redis's clock in microseconds, after which Redis refuses the call ([`StoreError::LateCall`]).
 #[derive(Debug)]
 pub struct CallSequence {
     name: String,
@@ -171,17 +171,17 @@ pub struct CallSequence {
 
 #[derive(Debug, Default)]
 struct CurrentCall {
-    /// The number of this call, or of the last one if this call has none yet.
+    /// The number of this call, or of the call before if this call has no number yet.
     number: u64,
     is_numbered: bool,
-    /// Goes up when numbers would not: the clock of Redis has stepped back.
+    /// Counts how often numbering began again, because the clock of Redis had stepped back.
     generation: u64,
-    /// How far the clock of the server is ahead of what this pod takes for it, in ms.
+    /// How far the server's clock is ahead of this pod's estimate of it, in ms.
     ahead_ms: i64,
 }
 
 impl CallSequence {
-    /// The name and the number of the current call: the same until it is over.
+    /// The name and the number of the current call. They stay the same until the call is over.
     fn current(&self) -> (String, u64) {
         let mut current = self.current.lock();
         if !current.is_numbered {
@@ -199,19 +199,19 @@ impl CallSequence {
         }
     }
 
-    /// Makes this the number of the current call. For tests.
+    /// Sets the number of the current call. For tests.
     pub fn set_number(&self, number: u64) {
         let mut current = self.current.lock();
         (current.number, current.is_numbered) = (number, true);
     }
 
-    /// Gives up the current call without an answer. If it arrives at Redis after the next call, Redis
-    /// refuses it.
+    /// Gives up the current call without an answer. If the call arrives at Redis after the next call, Redis refuses
+    /// it.
     pub fn give_up(&self) {
         self.current.lock().is_numbered = false;
     }
 
-    /// Passes the answer on. Unless the call must be repeated, the next call gets a new number.
+    /// Returns the answer unchanged. Unless the call must be repeated, the next call gets a new number.
     fn answered<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         let goes_on = |error: &StoreError| error.is_temporary() || error.did_not_run();
         let is_over = !answer.as_ref().err().is_some_and(goes_on);
@@ -289,18 +289,19 @@ impl Store {
         &self.inner.pod
     }
 
-    /// For how long the heads that this pod samples have waited, by cause.
+    /// How long the heads that this pod samples have waited, by cause.
     pub fn blocked_times(&self) -> &BlockedTimes {
         &self.inner.blocked_times
     }
 
-    /// The Redis servers that are known now: those that calls use, their other ports, and their replicas.
+    /// The Redis servers that are known now: the addresses that calls use, other ports of these servers, and their
+    /// replicas.
     pub async fn redis_hosts(&self, wait: Duration) -> Vec<config::Host> {
         let mut hosts = self.inner.client.hosts();
         let examined = tokio::time::timeout(wait, self.inner.client.examine(false)).await;
         for (name, state) in examined.unwrap_or_default() {
             let Ok(state) = state else { continue };
-            // Without a port, the name is that of a socket of this machine.
+            // Without a port, the name is the path of a socket on this machine.
             let host = name.rsplit_once(':').map_or("localhost", |(host, _)| host);
             hosts.extend(state.ports.into_iter().map(|port| (host.to_owned(), port)));
             let parsed = |address: &str| {
@@ -312,22 +313,22 @@ impl Store {
         hosts
     }
 
-    /// The names of the keys.
+    /// Builds the names of keys.
     pub fn keys(&self) -> &Keys {
         &self.inner.keys
     }
 
-    /// The names of the keys of a destination.
+    /// Builds the names of a destination's keys.
     fn keys_of(&self, entry: &CatalogEntry) -> DestinationKeys {
         self.keys().destination(&entry.destination.name)
     }
 
-    /// A call sequence for `actor`, a name that must be unique in this process.
+    /// Creates a call sequence for `actor`, a name that must be unique in this process.
     pub fn call_sequence(&self, actor: &str) -> CallSequence {
         CallSequence { name: format!("{}:{actor}", self.inner.pod), current: Mutex::default() }
     }
 
-    /// Like `call_sequence`, for an actor that exists several times: each gets a unique name.
+    /// Like `call_sequence`, for an actor with several instances: each sequence gets a unique name.
     pub fn new_call_sequence(&self, actor: &str) -> CallSequence {
         static MADE: AtomicU64 = AtomicU64::new(0);
         self.call_sequence(&format!("{actor}:{}", MADE.fetch_add(1, Ordering::Relaxed)))
@@ -344,7 +345,7 @@ impl Store {
             self.init_epoch().await?;
         }
         let (schema, stored) = match found {
-            // Writes nothing: Redis refuses these commands when it has no memory left.
+            // Does not write: Redis refuses the commands below when it has no memory left.
             (_, Some(schema), Some(stored)) => (schema, stored),
             _ => {
                 let mut pipe = redis::pipe();
@@ -375,9 +376,8 @@ impl From<StoreError> for MetaError {
     }
 }
 
-/// Repeats the same call until Redis answers or `deadline` passes. If an attempt was sent without
-/// an answer, and a later error says nothing about that attempt, returns `Unconfirmed`: the call
-/// may have run.
+/// Repeats the same call until Redis answers or `deadline` passes. Returns `Unconfirmed` if an attempt was sent but
+/// not answered, and a later error does not tell whether it has run.
 pub async fn retry_until<T, F: Future<Output = Result<T, StoreError>>>(
     deadline: Option<Instant>,
     mut call: impl FnMut() -> F,
@@ -386,7 +386,7 @@ pub async fn retry_until<T, F: Future<Output = Result<T, StoreError>>>(
     let mut unconfirmed: Option<StoreError> = None;
     loop {
         let answer = call().await;
-        // Nothing shows any more whether an earlier attempt has run.
+        // It can no longer be found out whether an earlier attempt has run.
         if let (Err(StoreError::LateCall(_)), Some(_), Some(earlier)) =
             (&answer, deadline, &unconfirmed)
         {

@@ -9,32 +9,32 @@ use domain::{
     message::{CONTENT_ENCODING, INPUT_ENCODING},
 };
 
-/// The outcome of a message that is gone.
+/// The outcome of a message that has left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {
     /// `delivered`, `dropped`, `dead_lettered` or `cancelled`.
     pub outcome: State,
-    /// The epoch of its position.
+    /// The epoch of the message's position.
     pub epoch: Epoch,
-    /// Its id.
+    /// The id of the message.
     pub id: String,
-    /// Its ordering key.
+    /// The ordering key of the message.
     pub key: Option<String>,
-    /// When it arrived, in ms since 1970 by the ingest pod's clock.
+    /// When the message arrived, in ms since 1970 by the ingest pod's clock.
     pub received_ms: u64,
-    /// When it left, in ms since 1970 by the sender's clock.
+    /// When the message left, in ms since 1970 by the sender's clock.
     pub settled_ms: u64,
-    /// The result of its processing; `None` if it was not processed.
+    /// The result of processing the message; `None` if it was not processed.
     pub processed: Option<Processed>,
-    /// Delivery attempts, including the successful one.
+    /// The number of delivery attempts, including the successful one.
     pub attempts: u32,
     /// How long the last delivery attempt took, in ms.
     pub delivery_ms: u64,
-    /// Headers and the body as it arrived, if the log keeps bodies.
+    /// The headers, and the body as it arrived, if the log keeps bodies.
     pub content: Option<Content>,
 }
 
-/// What a replay needs.
+/// The content of a message, which a replay needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
     /// The message's headers.
@@ -43,12 +43,12 @@ pub struct Content {
     pub content_type: String,
     /// The body as it arrived; empty if it is stored out of line and was not read.
     pub bytes: bytes::Bytes,
-    /// If the body is stored out of line: true if it is in the field for input bodies; and its length.
+    /// If the body is stored out of line: true if it is in the field for bodies as they arrived; and its length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out_of_line: Option<(bool, u64)>,
 }
 
-/// The headers as they arrived.
+/// The headers as the message arrived with them.
 fn arrived_with(headers: &[(String, String)], is_input: bool) -> Vec<(String, String)> {
     let mut headers = headers.to_vec();
     let named = headers.iter_mut().filter(|(name, _)| is_input && name == INPUT_ENCODING);
@@ -57,8 +57,8 @@ fn arrived_with(headers: &[(String, String)], is_input: bool) -> Vec<(String, St
 }
 
 impl Content {
-    /// The body as it arrived, with its headers. A body that is stored out of line stays there, except
-    /// that of a dead letter, which keeps its own.
+    /// The body as it arrived, with its headers. A body that is stored out of line stays there, except the body of a
+    /// dead letter: the dead letter keeps that one.
     fn of(message: &Stamped) -> Content {
         let (body, is_input) = match &message.input {
             Some(input) => (input, true),
@@ -81,9 +81,9 @@ impl Content {
 }
 
 impl LogEntry {
-    /// The bytes to store.
+    /// The bytes to store in Redis.
     pub(super) fn encode(&self) -> Vec<u8> {
-        // Writing into memory cannot fail, and no field has a form that MessagePack lacks.
+        // Writing into memory cannot fail, and MessagePack can express all fields.
         rmp_serde::to_vec(self).unwrap_or_default()
     }
 
@@ -92,8 +92,8 @@ impl LogEntry {
             .map_err(|error| StoreError::Unreadable(format!("an entry of the log: {error}")))
     }
 
-    /// The entry of a message that leaves now: delivered by an attempt of `delivery_ms`, or passed
-    /// as a tombstone. With its content if `with_body`.
+    /// Creates the entry of a message that leaves now: it was delivered by an attempt of `delivery_ms`, or is a
+    /// tombstone. With `with_body`, the entry has the content.
     pub fn of(message: &Stamped, settled_ms: u64, delivery_ms: u64, with_body: bool) -> LogEntry {
         LogEntry {
             outcome: message.tombstone.map_or(State::Delivered, State::from),
@@ -109,7 +109,7 @@ impl LogEntry {
         }
     }
 
-    /// Which of its message's bodies that are stored out of line this entry needs.
+    /// The body that this entry needs, if that body is stored out of line.
     pub(super) fn part_kept(&self) -> Option<Part> {
         self.content.as_ref()?.part().map(|(part, _)| part)
     }

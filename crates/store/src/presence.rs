@@ -1,12 +1,12 @@
-//! What each pod says of itself in the list of live pods (`reseq:pods`):
+//! The description of each pod in the list of live pods (`reseq:pods`):
 //!
 //! ```text
 //! schema:<newest schema that it knows>:<pod>                  until its roles are known
 //! schema:<newest schema that it knows>:<pod>:<roles>:<seconds>:<host>:<version>:<started, ms since 1970>:<address>
 //! ```
 //!
-//! Commas separate the roles. The seconds are how far its clock is ahead of that of Redis; 0 up to one second. The
-//! address is that of its HTTP listener.
+//! Commas separate the roles. The seconds are how far the pod's clock is ahead of the clock of Redis; 0 up to one
+//! second. The address is the address of the pod's HTTP listener.
 
 use std::time::Duration;
 
@@ -15,36 +15,36 @@ use super::known_schema::{FIRST, known};
 /// A pod counts as alive for this long after its last report.
 pub(crate) const PRESENCE: Duration = Duration::from_secs(5);
 
-/// The first word, in which these heartbeats differ from those of senders.
+/// The first word of these heartbeats. It distinguishes them from the heartbeats of senders.
 const ROLE: &str = "schema";
 
-/// What a pod says.
+/// The description of a pod in a heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Presence<'m> {
-    /// The newest schema that it knows.
+    /// The newest schema that the pod knows.
     pub(crate) schema: u32,
-    /// Its unique name.
+    /// The unique name of the pod.
     pub(crate) pod: &'m str,
-    /// Its roles; empty until they are known.
+    /// The pod's roles; empty until they are known.
     pub(crate) roles: &'m str,
-    /// How far its clock is ahead of that of Redis, in seconds.
+    /// How far the pod's clock is ahead of the clock of Redis, in seconds.
     pub(crate) ahead_s: i64,
-    /// The name of its machine or container; empty until its roles are known.
+    /// The name of the pod's machine or container; empty until its roles are known.
     pub(crate) host: &'m str,
-    /// Its version; empty until its roles are known.
+    /// The version of the pod; empty until its roles are known.
     pub(crate) version: &'m str,
-    /// When it started, by the clock of Redis, in ms since 1970; 0 until its roles are known.
+    /// When the pod started, by the clock of Redis, in ms since 1970; 0 until its roles are known.
     pub(crate) started_ms: u64,
-    /// Where it listens for HTTP, as configured; empty until its roles are known.
+    /// The address at which the pod listens for HTTP, as configured; empty until its roles are known.
     pub(crate) address: &'m str,
 }
 
-/// What a pod says of itself that does not change while it runs.
+/// The part of a pod's description that does not change while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct About {
-    /// Its roles, separated by commas.
+    /// The pod's roles, separated by commas.
     pub roles: String,
-    /// Where it listens for HTTP.
+    /// The address at which the pod listens for HTTP.
     pub address: String,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn role() -> String {
 }
 
 impl About {
-    /// What follows the pod's name.
+    /// The part of a heartbeat after the pod's name.
     pub(crate) fn member(&self, ahead_s: i64, host: &str, started_ms: u64) -> String {
         let About { roles, address } = self;
         let version = env!("CARGO_PKG_VERSION");

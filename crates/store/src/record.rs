@@ -7,15 +7,14 @@
 //!  '3', by the schema
 //! ```
 //!
-//! A body longer than [`INLINE_MAX`] bytes is stored out of line, in the hash `bodies`: the current body
-//! in field `<sequence>`, the body as it arrived, if it is kept too, in `<sequence>i`. Such a
-//! record ends with its header.
+//! A body longer than [`INLINE_MAX`] bytes is stored out of line, in the hash `bodies`. The field `<sequence>` holds
+//! the current body. If the body as it arrived is kept too, the field `<sequence>i` holds it. Such a record ends with
+//! its header.
 //!
-//! Scripts write the part before the format, because only they know it (Rust writes it again with
-//! an output): the previous sequence of the lane (empty if no longer known; not stored if the
-//! destination is one lane), the priority, and why a tombstone left (`d` dropped, `s`
-//! dead-lettered, `c` cancelled). A tombstone has no body. The accounted bytes count against
-//! `backlog_bytes_max`: the length of the body as it arrived.
+//! Scripts write the part before the format, because only they know its values (Rust writes it again with an output):
+//! the previous sequence of the lane (empty if no longer known; not stored if the destination is one lane), the
+//! priority, and why a tombstone left (`d` dropped, `s` dead-lettered, `c` cancelled). A tombstone has no body. The
+//! accounted bytes, which count against `backlog_bytes_max`, are the length of the body as it arrived.
 
 mod out_of_line;
 mod prefix;
@@ -42,11 +41,11 @@ use domain::{
 pub struct Written {
     /// The record.
     pub record: Vec<u8>,
-    /// Bodies to store apart; `None`: remove it.
+    /// Bodies to store out of line; `None`: a body to remove.
     pub bodies: Vec<(Part, Option<Bytes>)>,
 }
 
-/// The format byte of a schema. All schemas so far have the same header.
+/// The format byte for a schema. All schemas so far have the same header.
 fn format_of(schema: u32) -> u8 {
     b'0' + schema as u8
 }
@@ -54,15 +53,15 @@ fn format_of(schema: u32) -> u8 {
 /// A record that this version cannot read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// Written by another version.
+    /// Another version wrote the record.
     #[error("a record has format {0:?}, which this version does not know")]
     UnknownFormat(char),
-    /// Its bytes are damaged.
+    /// The bytes of the record are damaged.
     #[error("a record cannot be read: {0}")]
     Damaged(String),
 }
 
-/// Serialised as an array: field names would take more space than most bodies.
+/// The header is serialised as an array: field names would take more space than most bodies.
 #[derive(Serialize, Deserialize)]
 struct Header {
     epoch: Epoch,
@@ -71,7 +70,7 @@ struct Header {
     key: Option<String>,
     content_type: ContentType,
     headers: Vec<(String, String)>,
-    /// Rare fields.
+    /// Fields that few messages have.
     more: Option<Box<More>>,
 }
 
@@ -81,17 +80,17 @@ struct More {
     processed: Option<Processed>,
     idempotency_key: Option<String>,
     origin: Option<Origin>,
-    /// Content type and bytes of the body as it arrived.
+    /// The content type and bytes of the body as it arrived.
     input: Option<(String, Bytes)>,
-    /// `input` if the body is stored out of line: content type and length.
+    /// The body as it arrived, if it is stored out of line: its content type and length.
     #[serde(default)]
     input_out_of_line: Option<(String, u64)>,
-    /// Last, because most messages have none: a field before it cannot be left out.
+    /// The last field, because most messages have no options: only the last field can be left out.
     #[serde(default, skip_serializing_if = "ProcessingOptions::are_none")]
     options: ProcessingOptions,
 }
 
-/// Writes the part after the prefix. Omits a body that is stored out of line.
+/// Writes the part of a record after the prefix. Leaves out a body that is stored out of line.
 fn write(
     out: &mut Vec<u8>,
     schema: u32,
@@ -109,7 +108,7 @@ fn write(
         headers: message.headers.clone(),
         more: (more != More::default()).then(|| Box::new(more)),
     };
-    // Writing into memory cannot fail, and no field has a form that MessagePack lacks.
+    // Writing into memory cannot fail, and MessagePack can express all fields.
     let header = rmp_serde::to_vec(&header).unwrap_or_default();
     out.push(format_of(schema));
     out.extend_from_slice(format!("{accounted_bytes},{};", header.len()).as_bytes());
@@ -119,8 +118,8 @@ fn write(
     }
 }
 
-/// The record of an arrival that is about to be stamped in `epoch`, without the script's prefix.
-/// With `keeps_key`, its idempotency key is removed together with it.
+/// The record of an arrival that is about to be stamped in `epoch`, without the prefix that the script adds. With
+/// `keeps_key`, the record contains the idempotency key, which is removed together with the message.
 pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool, schema: u32) -> Written {
     let body = &arrival.message.body.bytes;
     let mut out = Vec::with_capacity(body.len().min(INLINE_MAX) + 64);
@@ -136,7 +135,7 @@ pub fn of_arrival(arrival: &Arrival, epoch: Epoch, keeps_key: bool, schema: u32)
     Written { record: out, bodies }
 }
 
-/// The message as it is read from the record of an arrival that was just stamped.
+/// The message of an arrival that was just stamped, as it would be read from its record.
 pub fn arrived(
     arrival: &Arrival,
     destination: &Destination,
@@ -159,8 +158,8 @@ pub fn arrived(
     }
 }
 
-/// The record of a redriven dead letter that had been processed, without the script's prefix.
-/// `idempotency_key` is removed together with it.
+/// The record of a redriven dead letter that was already processed, without the prefix that the script adds.
+/// `idempotency_key` is removed together with the message.
 pub fn of_redriven(
     stamped: &Stamped,
     epoch: Epoch,
@@ -171,15 +170,15 @@ pub fn of_redriven(
         position: Position { epoch, ..stamped.position },
         tombstone: None,
         idempotency_key,
-        // Nothing is stored for it yet at its new position.
+        // No body is stored for the new position yet.
         out_of_line: OutOfLine::default(),
         ..stamped.clone()
     };
     of_stamped(&plain, Ordering::Destination, schema)
 }
 
-/// The record of a stamped message, with an output or a repaired body. `apart` of the message
-/// says which bodies are stored so far.
+/// The record of a stamped message, with an output or a repaired body. `out_of_line` of the message says which bodies
+/// are stored out of line so far.
 pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Written {
     let body = &stamped.message.body.bytes;
     let mut out = Vec::with_capacity(body.len().min(INLINE_MAX) + 80);
@@ -213,7 +212,7 @@ pub fn of_stamped(stamped: &Stamped, ordering: Ordering, schema: u32) -> Written
             more.input_out_of_line = Some((input.content_type, input.bytes.len() as u64));
             bodies.push((Part::Input, Some(input.bytes)));
         }
-        // Stored apart and not read: it stays there.
+        // The body is stored out of line and was not read: it stays there.
         (Some(input), Some(length)) => more.input_out_of_line = Some((input.content_type, length)),
         (input, _) => more.input = input.map(|body| (body.content_type, body.bytes)),
     }
@@ -232,8 +231,8 @@ fn damaged(what: &dyn std::fmt::Display) -> RecordError {
     RecordError::Damaged(what.to_string())
 }
 
-/// Reads a record. Bodies that are stored out of line are empty; [`fill`] loads them. A tombstone can
-/// always be read: it only holds a position.
+/// Reads a record. Bodies that are stored out of line are empty; [`fill`] loads them. A tombstone can always be read,
+/// because only its position matters.
 pub fn read(
     record: Bytes,
     destination: &DestinationName,
@@ -255,13 +254,13 @@ pub fn read(
     }
 }
 
-/// The id of the message in a record, if it can be read.
+/// The id of the message in a record; `None` if it cannot be read.
 pub fn id_of(record: Bytes, sequence: Sequence) -> Option<String> {
     let (_, header, _) = parts(record, sequence).ok()?;
     Some(header.id.into_text())
 }
 
-/// Like `read`, but an unreadable record yields a message that says why.
+/// Like `read`, but for an unreadable record returns a message that contains the reason.
 pub fn read_or_damaged(
     record: Bytes,
     destination: &DestinationName,

@@ -1,9 +1,9 @@
-//! Versions of what is stored.
+//! Versions of the stored data.
 //!
-//! Each partition stores its schema. Every script that changes a partition refuses a pod that does
-//! not know that schema (`NEWER_SCHEMA`), and records in another one (`STALE_SCHEMA`): the pod then
-//! learns the right one. A version reads all schemas that it knows, and writes the partition's. So
-//! pods of two versions work side by side, until `reseq migrate` raises the schema.
+//! Each partition stores its schema. Every script that changes a partition refuses a pod that does not know the
+//! schema (`NEWER_SCHEMA`). It also refuses records in another schema (`STALE_SCHEMA`), and returns the right schema.
+//! A version of Reseq reads all schemas that it knows, and writes in the schema of the partition. So pods of two
+//! versions work side by side, until `reseq migrate` raises the schema.
 
 use std::{
     future::Future,
@@ -22,7 +22,7 @@ const AGAIN_MAX: usize = 2;
 /// The shortest time between two log lines about a newer schema.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// The schemas of the partitions that this pod knows. A hint: the scripts check.
+/// The schemas of the partitions, as far as this pod knows. They are hints: the scripts check the schema.
 pub(super) struct Schemas {
     pub(super) of_partitions: Vec<AtomicU32>,
     /// When the newer schema was last logged.
@@ -35,7 +35,7 @@ impl Schemas {
         Schemas { of_partitions, logged: Mutex::default() }
     }
 
-    /// Logs the error, not too often.
+    /// Logs the error, but at most once per `LOG_EVERY`.
     pub(super) fn log(&self, error: &StoreError) {
         let mut logged = self.logged.lock();
         if logged.is_none_or(|logged| logged.elapsed() >= LOG_EVERY) {

@@ -1,5 +1,5 @@
-//! The Lua scripts: one transition per file, with its includes inserted. Transitions that carry the load of
-//! many quiet destinations are also in a composed script, which runs many of them in one call.
+//! The Lua scripts: one transition per file, with its includes inserted. The transitions that carry most of the load
+//! of many quiet destinations are also in a composed script, which runs many of them in one call.
 
 use std::{
     fmt::Write,
@@ -66,7 +66,7 @@ macro_rules! transitions {
         }
 
         impl Scripts {
-            /// Each script, from its text.
+            /// Assembles each script from its text.
             fn assembled() -> Self {
                 Scripts { $($name: transition(stringify!($name))),* }
             }
@@ -80,7 +80,7 @@ macro_rules! transitions {
         /// The contracts of all transitions.
         pub const CONTRACTS: &[Contract] = &[$(transitions::$name::Args::CONTRACT),*];
 
-        /// The file of a transition.
+        /// The Lua text of a transition.
         fn file_of(name: &str) -> &'static str {
             match name {
                 $(stringify!($name) =>
@@ -137,7 +137,7 @@ transitions!(
 );
 
 impl Scripts {
-    /// Assembles the scripts, and composes those that may run together.
+    /// Assembles the scripts, and composes the scripts that may run in one call.
     pub fn new() -> Self {
         let mut scripts = Scripts::assembled();
         let taking_in = composed(&["ingest_fast", "ingest_ready_fast", "ingest"]);
@@ -177,8 +177,9 @@ fn transition(name: &'static str) -> Script {
     }
 }
 
-/// Scripts that must run although a key of the destination has the wrong type. They check the keys that they need. The
-/// others check all of theirs before they begin. A script on streams fails with its first command.
+/// Scripts that must run although a key of the destination has the wrong type. They check the keys that they need
+/// themselves. All other scripts check all their keys before they begin. A script that uses a stream fails with its
+/// first command.
 pub const CHECK_THEMSELVES: [&str; 11] = [
     "audit",
     "define",
@@ -193,14 +194,14 @@ pub const CHECK_THEMSELVES: [&str; 11] = [
     "repair_waiting",
 ];
 
-/// Scripts that read the keys of each lane before they write, as this costs less than checks. Only if such a read meets
-/// the wrong type, the checks look for the key.
+/// Scripts that read the keys of each lane before they write, because this costs less than checks. Only if such a
+/// read finds the wrong type do the checks search for the key.
 const CHECK_LANES_LATE: [&str; 3] = ["complete", "ingest", "release"];
 
-/// A script that reads all of its keys before it writes. It runs often where nothing else does.
+/// A script that reads all its keys before it writes. An idle deployment runs it more often than any other script.
 const CHECK_LATE: &str = "acquire_partition";
 
-/// The Lua function that finds the wrong type that such a script has met.
+/// The Lua function that finds the key with the wrong type after such a script has failed.
 fn late_checks(name: &str) -> Option<String> {
     let contract = CONTRACTS.iter().find(|contract| contract.name == name)?;
     let checks = match name {
@@ -211,8 +212,8 @@ fn late_checks(name: &str) -> Option<String> {
     Some(format!("function()\n{}{checks}end\n", contract.names()))
 }
 
-/// The text of a transition, with the names of its keys and arguments, and the checks of its keys, where its code
-/// begins.
+/// The text of a transition. Where its code begins, it gets the names of its keys and arguments, and the checks of
+/// its keys.
 fn named(name: &str) -> String {
     let text = text_of(name, file_of(name));
     let contract = CONTRACTS.iter().find(|contract| contract.name == name);
@@ -228,8 +229,9 @@ fn named(name: &str) -> String {
     [head, &contract.map(Contract::names).unwrap_or_default(), &checks, code].concat()
 }
 
-/// True if a transition does less when Redis has no memory left. It has two texts. Redis refuses the first one then,
-/// because that lacks the flag allow-oom. The second one has it, and knows that Redis is full.
+/// True if a transition does less when Redis has no memory left. Such a transition has two texts. Redis refuses the
+/// first text when it is full, because that text lacks the flag allow-oom. The second text has the flag, and
+/// `IS_FULL` is true in it.
 fn asks_if_full(text: &str) -> bool {
     text.contains("IS_FULL")
 }
@@ -239,7 +241,7 @@ fn beginning(first_line: &str, is_full: bool) -> String {
     format!("{first_line}{flags}\nlocal IS_FULL = {is_full}\n")
 }
 
-/// A script that runs one transition. KEYS and ARGV become variables that it may change.
+/// A script that runs one transition. It copies KEYS and ARGV into variables that it may change.
 fn on_its_own(name: &str, text: &str, is_full: bool) -> String {
     let (first_line, body) = text.split_once('\n').unwrap_or((text, ""));
     let beginning = match asks_if_full(text) {
@@ -258,8 +260,8 @@ fn on_its_own(name: &str, text: &str, is_full: bool) -> String {
     format!("{beginning}local KEYS, ARGV = KEYS, ARGV\n{types}{code}")
 }
 
-/// A script that runs many blocks of these transitions (`lua/include/blocks.lua`). Each include is there
-/// once, and each transition is a function.
+/// A script that runs many blocks of these transitions (`lua/include/blocks.lua`). It contains each include once, and
+/// each transition as a function.
 fn composed(names: &[&'static str]) -> Arc<Script> {
     let texts: Vec<_> = names.iter().map(|name| (*name, named(name))).collect();
     let script = Script::new("blocks", composed_of(&texts, false));
@@ -281,7 +283,7 @@ fn composed_of(texts: &[(&str, String)], is_full: bool) -> String {
     whole.push_str(&include("types"));
     let mut included: Vec<&str> = Vec::new();
     for name in texts.iter().flat_map(|(_, text)| includes_of(text)) {
-        // An include follows those that it needs in each list, so also in what is joined here.
+        // In each list, an include comes after the includes that it needs. So this also holds in the joined list.
         if !included.contains(&name) {
             included.push(name);
             whole.push_str(&include(name));
@@ -297,40 +299,41 @@ fn composed_of(texts: &[(&str, String)], is_full: bool) -> String {
     whole
 }
 
-/// The first line of a transition that names includes, and the transition as a function without them. They are before
-/// all functions; the others are where only a few calls come to, because each function that a call defines costs it.
+/// Returns the first line of a transition that names includes, and the transition as a function without that line. The
+/// first includes come before all functions. The other includes are inside, where only a few calls reach them, because
+/// each function that a call defines takes time.
 fn function_of(body: &str) -> (&str, String) {
     let first = body.lines().find(|line| line.starts_with(INCLUDE)).unwrap_or_default();
     (first, format!("function()\n{}end", with_includes(&body.replacen(first, "", 1))))
 }
 
-/// How a line begins that names files to insert.
+/// The beginning of a line that names files to insert.
 const INCLUDE: &str = "-- include: ";
 
-/// The names in the first line `-- include: a, b`.
+/// The names in the first line of the form `-- include: a, b`.
 fn includes_of(source: &str) -> impl Iterator<Item = &str> {
     let line = source.lines().find_map(|line| line.strip_prefix(INCLUDE));
     line.into_iter().flat_map(|names| names.split(", "))
 }
 
-/// After how long suspects get their turn that were left out of a claim, in ms.
+/// After how long the suspects that a claim left out get their turn, in ms.
 const SUSPECT_DELAY_MS: u64 = 1000;
 
-/// This time, or the one that a test has set instead.
+/// The given time, or the time that a test has set instead.
 fn unless_set(_by_test: &OnceLock<u64>, ms: u64) -> u64 {
     #[cfg(feature = "planted-bugs")]
     let ms = _by_test.get().copied().unwrap_or(ms);
     ms
 }
 
-/// The text of an include.
+/// The text of an include, with its constants.
 fn include(name: &str) -> String {
     let mut whole = String::new();
     if name == "schema" {
         whole.push_str(&format!("local SCHEMA_KNOWN = {}\n", known_schema::known()));
     }
     if name == "call" {
-        // How far ahead the time may be after which a call may not run any more.
+        // How far ahead the deadline of a call may be.
         let ms = unless_set(&planted_lua::CALL_MS_MAX, 2 * super::CALL_US_MAX / 1000);
         whole.push_str(&format!("local CALL_MS_MAX = {ms}\n"));
     }
@@ -349,7 +352,7 @@ fn include(name: &str) -> String {
     whole
 }
 
-/// Replaces the line `-- include: a, b` with those files.
+/// Replaces each line `-- include: a, b` by those files.
 fn with_includes(source: &str) -> String {
     let mut whole = String::with_capacity(source.len() * 2);
     for line in source.lines() {

@@ -1,13 +1,13 @@
-//! Secrets of definitions, encrypted for Redis: each by itself, with AES-256-GCM, bound to its destination and its
-//! field, so that none can be moved to another place.
+//! Secrets of definitions, encrypted for Redis with AES-256-GCM. Each secret is encrypted separately, and bound to
+//! its destination and its field, so that no secret can be moved to another place.
 //!
 //! ```text
 //! {"name": "erp", "headers": {"authorization": "***"}, …,
 //!  "sealed": {"key": "<id of the key>", "values": {"headers.authorization": "<base64 of nonce, text and tag>"}}}
 //! ```
 //!
-//! Encrypting twice gives different texts. So definitions are compared in plain text, and one that is the same is not
-//! written again.
+//! Encrypting a secret twice gives different texts. So definitions are compared in plain text, and an unchanged
+//! definition is not written again.
 
 use std::{
     collections::BTreeMap,
@@ -27,16 +27,17 @@ use sha2::{Digest, Sha256};
 use super::StoreError;
 use domain::{Destination, destination::MASK, hex::hex};
 
-/// The member of a stored definition that has its secrets.
+/// The member of a stored definition that contains its secrets.
 const SEALED: &str = "sealed";
-/// Digits of the id of a key.
+/// The number of digits of a key's id.
 const ID_DIGITS: usize = 8;
-/// What a fingerprint of secrets without a key begins with.
+/// The beginning of a fingerprint of secrets that was made without a key.
 const UNKEYED: &str = "-";
-/// Digits of a fingerprint.
+/// The number of digits of a fingerprint.
 const FINGERPRINT_DIGITS: usize = 32;
 
-/// The keys of a deployment. The first encrypts, all decrypt. Without any, secrets are stored in plain text.
+/// The keys of a deployment. The first key encrypts; all keys decrypt. Without keys, secrets are stored in plain
+/// text.
 #[derive(Default)]
 pub struct Keyring {
     keys: Vec<SealingKey>,
@@ -44,14 +45,14 @@ pub struct Keyring {
 }
 
 struct SealingKey {
-    /// Names the key, and tells nothing about it.
+    /// The name of the key, which reveals nothing about the key itself.
     id: String,
     seal: Seal,
-    /// For fingerprints.
+    /// The key for fingerprints.
     mac: hmac::Key,
 }
 
-/// Encrypts texts. Each is bound to its place: it can be decrypted only there.
+/// Encrypts texts. Each text is bound to its place, and can only be decrypted for that place.
 pub struct Seal(LessSafeKey);
 
 /// The secrets of a stored definition.
@@ -64,15 +65,15 @@ struct Sealed {
 /// How the secrets of a definition are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Sealing {
-    /// There are none.
+    /// The definition has no secrets.
     NoSecrets,
     Plain,
-    /// Encrypted with the key of this id.
+    /// The secrets are encrypted with the key of this id.
     With(String),
 }
 
 impl Keyring {
-    /// With these keys, the current one first.
+    /// Creates a keyring with these keys. The first key is the current one.
     pub fn new(keys: &[[u8; 32]]) -> Keyring {
         let key = |bytes: &[u8; 32]| {
             let digest = Sha256::digest([b"reseq secrets key\0".as_slice(), bytes].concat());
@@ -146,8 +147,8 @@ impl Keyring {
         Ok(destination)
     }
 
-    /// Texts that are the same for the same definition, and from which nobody without the keys can guess a secret: first
-    /// the one to store, then those that were stored with earlier keys, or without any.
+    /// Texts that are equal for equal definitions, and that do not allow anyone without the keys to guess a secret.
+    /// The first text is the one to store. The others are those that were stored with earlier keys, or without a key.
     pub(super) fn fingerprints(&self, destination: &Destination) -> Vec<String> {
         let text = serde_json::json!(destination.set_fields()).to_string();
         let short = |digest: &[u8]| hex(digest)[..FINGERPRINT_DIGITS].to_owned();
@@ -158,12 +159,12 @@ impl Keyring {
         of_keys.chain([format!("{mark}{}", short(&Sha256::digest(&text)))]).collect()
     }
 
-    /// False for a fingerprint of secrets that was made without a key, once there is one.
+    /// False if the fingerprint contains secrets, was made without a key, and there is a key now.
     pub(super) fn may_keep(&self, fingerprint: &str) -> bool {
         self.is_empty() || !fingerprint.starts_with(UNKEYED)
     }
 
-    /// True if this stored definition is as [`Keyring::seal`] would store it.
+    /// True if this stored definition has the form in which [`Keyring::seal`] would store it.
     pub(super) fn is_current(&self, text: &str) -> bool {
         match sealing(text) {
             Ok(Sealing::With(id)) => self.current() == Some(id.as_str()),
@@ -184,7 +185,7 @@ pub(super) fn sealing(text: &str) -> Result<Sealing, StoreError> {
     })
 }
 
-/// The stored definition; its secrets only if they are encrypted.
+/// The stored definition. Contains its secrets only if they are encrypted.
 pub(super) fn without_plain_secrets(text: &str) -> Result<Value, StoreError> {
     let (destination, sealed) = parse(text)?;
     let unreadable = |error: serde_json::Error| StoreError::Unreadable(error.to_string());
@@ -194,10 +195,10 @@ pub(super) fn without_plain_secrets(text: &str) -> Result<Value, StoreError> {
     }
 }
 
-/// A stored definition, in which encrypted secrets are masks.
+/// A stored definition, with masks in place of encrypted secrets; and these secrets.
 fn parse(text: &str) -> Result<(Destination, Option<Sealed>), StoreError> {
     let unreadable = |error: serde_json::Error| StoreError::Unreadable(error.to_string());
-    // Most have none: this is quicker.
+    // Most definitions have no encrypted secrets, and this check is faster.
     if !text.contains("\"sealed\":{") {
         return Ok((serde_json::from_str(text).map_err(unreadable)?, None));
     }
@@ -208,13 +209,14 @@ fn parse(text: &str) -> Result<(Destination, Option<Sealed>), StoreError> {
 }
 
 impl Seal {
-    /// With this key.
+    /// Creates a seal with this key.
     pub fn new(key: &[u8]) -> Option<Seal> {
-        // It fails only for another length than 32 bytes.
+        // Fails only if the key does not have 32 bytes.
         Some(Seal(LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).ok()?)))
     }
 
-    /// Encrypts a text: base64 of nonce, text and tag. `None` if the system has no random numbers.
+    /// Encrypts a text for a place. Returns base64 of nonce, text and tag; `None` if the system provides no random
+    /// numbers.
     pub fn seal(&self, place: &[u8], text: &str) -> Option<String> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
@@ -224,7 +226,7 @@ impl Seal {
         Some(BASE64_STANDARD.encode([nonce.as_slice(), &bytes].concat()))
     }
 
-    /// Decrypts what [`Seal::seal`] returned for this place.
+    /// Decrypts a value that [`Seal::seal`] returned for this place.
     pub fn open(&self, place: &[u8], value: &str) -> Option<String> {
         let bytes = BASE64_STANDARD.decode(value).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
@@ -235,7 +237,7 @@ impl Seal {
     }
 }
 
-/// Where a secret belongs.
+/// The place to which a secret is bound.
 fn place(destination: &Destination, field: &str) -> Vec<u8> {
     [b"reseq\0", destination.name.as_str().as_bytes(), b"\0", field.as_bytes()].concat()
 }

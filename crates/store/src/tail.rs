@@ -1,6 +1,6 @@
-//! Deliveries as they happen, for those who watch (`reseq tail`). Redis stores nothing of it: a pod with a
-//! watcher says over publish/subscribe every few seconds that it listens, and only then senders publish
-//! the deliveries that they make. Without a watcher nothing is sent.
+//! Deliveries as they happen, for `reseq tail`. Redis stores none of them. A pod with a watcher announces over
+//! publish/subscribe every few seconds that it listens, and only then do senders publish their deliveries. Without a
+//! watcher, senders publish nothing.
 
 use std::sync::Arc;
 
@@ -15,44 +15,44 @@ use redis_client::{Channels, Heard};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The receiver accepted it.
+    /// The receiver accepted the message.
     Accepted,
-    /// It did not, or there was no answer.
+    /// The receiver did not accept the message, or did not answer.
     Refused,
 }
 
 /// A delivery that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// The destination.
+    /// The destination of the message.
     pub destination: DestinationName,
-    /// The ordering key.
+    /// The ordering key of the message.
     pub key: Option<String>,
-    /// The epoch.
+    /// The epoch of the message.
     pub epoch: u64,
-    /// The sequence.
+    /// The sequence of the message.
     pub sequence: Sequence,
-    /// The id.
+    /// The id of the message.
     pub id: String,
-    /// How it ended.
+    /// How the delivery ended.
     pub outcome: Outcome,
     /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// How many messages the request had.
+    /// How many messages the request contained.
     pub batch: usize,
     /// How long the request took, in ms.
     pub took_ms: u64,
     /// The time since the message arrived, in ms.
     pub age_ms: u64,
-    /// When it ended, in ms since 1970.
+    /// When the delivery ended, in ms since 1970.
     pub at_ms: u64,
-    /// Why it was refused. The detail is cut, and control characters are escaped.
+    /// Why the receiver refused the message. The detail is cut, and control characters are escaped.
     pub error: Option<AttemptError>,
-    /// The pod that delivered.
+    /// The pod that delivered the message.
     pub pod: String,
 }
 
-/// What senders publish, one a line.
+/// The messages that senders publish, one per line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
@@ -62,19 +62,19 @@ pub enum Told {
     Missed(u64),
 }
 
-/// What a watcher hears.
+/// The events that a watcher receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TailHeard {
-    /// Something that a sender tells.
+    /// A message from a sender.
     Told(Told),
-    /// The subscription has begun. After an interruption: what happened meanwhile was missed.
+    /// The subscription has begun. If this comes after an interruption, the watcher missed the deliveries meanwhile.
     Begun,
 }
 
 /// The request for the deliveries of all destinations.
 const ALL: &str = "*";
 
-/// The destination in a request, `None` for all; an error if it is no request.
+/// The destination in a request; `None` for all destinations; an error if the message is not a request.
 pub(super) fn requested(message: &[u8]) -> Result<Option<DestinationName>, ()> {
     match std::str::from_utf8(message) {
         Ok(ALL) => Ok(None),
@@ -84,13 +84,13 @@ pub(super) fn requested(message: &[u8]) -> Result<Option<DestinationName>, ()> {
 }
 
 impl Store {
-    /// Asks all senders to publish the deliveries of a destination, or of all, for the next seconds.
+    /// Asks all senders to publish the deliveries of a destination, or of all destinations, for the next seconds.
     pub async fn ask_for_deliveries(&self, of: Option<&DestinationName>) -> Result<(), StoreError> {
         let text = of.map_or(ALL, DestinationName::as_str);
         self.publish(&self.keys().wake_tail(), text).await
     }
 
-    /// Publishes what has been delivered.
+    /// Publishes deliveries.
     pub async fn publish_deliveries(&self, told: &[Told]) -> Result<(), StoreError> {
         let lines = told.iter().filter_map(|one| serde_json::to_string(one).ok());
         let text = lines.collect::<Vec<_>>().join("\n");
@@ -103,7 +103,7 @@ impl Store {
         self.query_at::<()>(channel.as_bytes(), &pipe).await
     }
 
-    /// Passes on what senders publish until `stop`, over a connection of its own.
+    /// Passes the messages of senders to `on_heard` until `stop`, over a separate connection.
     pub async fn hear_deliveries(
         &self,
         on_heard: impl Fn(TailHeard) + Send + Sync + 'static,
@@ -114,7 +114,7 @@ impl Store {
             Heard::Gap => on_heard(TailHeard::Begun),
             Heard::Message { message, .. } => {
                 for line in std::str::from_utf8(&message).into_iter().flat_map(str::lines) {
-                    // A newer version may tell more.
+                    // A newer version may publish other kinds of messages.
                     if let Ok(told) = serde_json::from_str(line) {
                         on_heard(TailHeard::Told(told));
                     }

@@ -1,34 +1,34 @@
-//! Why Reseq refuses to start on the configured Redis.
+//! The reasons why Reseq refuses to start on the configured Redis.
 
 use super::known_schema;
 
 /// Why Reseq refuses to start on this Redis. Each sentence says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum UnfitServer {
-    /// The server itself.
+    /// The server does not meet the requirements.
     #[error(transparent)]
     Server(#[from] redis_client::UnfitServer),
-    /// The deployment has another number of partitions.
+    /// The deployment has a different number of partitions.
     #[error(
         "This deployment was first started with {stored} partitions, but redis.partitions is \
          {configured}. The number can never change: set redis.partitions = {stored}."
     )]
     WrongPartitions {
-        /// What Redis holds.
+        /// The number of partitions that Redis stores.
         stored: u16,
-        /// What the configuration says.
+        /// The number of partitions in the configuration.
         configured: u16,
     },
-    /// Written by a Reseq version whose schema is too old.
+    /// A Reseq version whose schema is too old wrote the data.
     #[error("{}.", known_schema::older_sentence(*.stored))]
     OlderSchema {
-        /// What Redis holds.
+        /// The schema that Redis stores.
         stored: u32,
     },
-    /// Written by a newer version of Reseq.
+    /// A newer version of Reseq wrote the data.
     #[error("{}.", known_schema::newer_sentence(*.stored))]
     NewerSchema {
-        /// What Redis holds.
+        /// The schema that Redis stores.
         stored: u32,
     },
 }

@@ -32,32 +32,32 @@ use super::{
 use domain::{DestinationName, Sequence};
 use redis_client::{Channels, Heard};
 
-/// Wake-ups that a slow listener may leave unread. Beyond that, it must poll everything.
+/// The most wake-ups that a slow listener may leave unread. With more, it must poll everything.
 const BACKLOG_MAX: usize = 4096;
 /// How long a pod stays subscribed after the last listener was seen.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// A kind of wake-up: what there may be to do.
+/// A wake-up: names work that may be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wake {
-    /// A destination without waiting messages got some.
+    /// A destination that had no waiting messages has got some.
     Waiting(DestinationName),
-    /// A head of this destination may be releasable, perhaps this one.
+    /// A head of this destination may be releasable. The hand-over, if there is one, contains the head.
     Releasable(DestinationName, Option<HandOver>),
     /// A partition has lost its owner.
     OwnerGone(u16),
-    /// The result of this message is kept, or cannot be.
+    /// Redis keeps the result of this message now, or cannot keep it.
     Result(DestinationName, Sequence),
     /// A definition has changed.
     Definitions,
-    /// Somebody watches the deliveries of this destination, or of all.
+    /// Somebody watches the deliveries of this destination, or of all destinations.
     Tail(Option<DestinationName>),
-    /// Anything: wake-ups may have been missed.
+    /// Any work may be there: wake-ups may have been missed.
     Everything,
 }
 
-/// The wake-ups that one listener needs. A pod subscribes only to those that somebody in it listens for: Redis sends
-/// each wake-up to every subscriber, and each of them has to read it.
+/// The wake-ups that one listener needs. A pod subscribes only to the kinds for which it has a listener: Redis sends
+/// each wake-up to every subscriber, and each subscriber has to read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WakeKind {
     /// For processors, and for requests of workers that wait: [`Wake::Waiting`].
@@ -71,23 +71,23 @@ pub enum WakeKind {
     Definitions,
 }
 
-/// Distributes wake-ups to the listeners in this pod. All of them get [`Wake::Everything`].
+/// Distributes wake-ups to the listeners in this pod. All listeners get [`Wake::Everything`].
 #[derive(Default, Clone)]
 pub struct Wakes {
     waiting: Listeners,
     releasable: Listeners,
     results: Listeners,
     definitions: Listeners,
-    /// Notified when somebody listens for what the pod does not subscribe to yet.
+    /// Notified when a listener needs a kind to which the pod does not subscribe yet.
     wanted: Arc<Notify>,
 }
 
-/// Those who listen for one kind.
+/// The listeners of one kind of wake-up.
 #[derive(Clone)]
 struct Listeners {
     sender: broadcast::Sender<Wake>,
     is_subscribed: Arc<AtomicBool>,
-    /// When somebody was last seen to listen.
+    /// When a listener was last seen.
     used: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -99,7 +99,7 @@ impl Default for Listeners {
 }
 
 impl Listeners {
-    /// True while somebody listens, and for a while after that: a worker asks again and again.
+    /// True while there is a listener, and for some time afterwards, because a worker asks again and again.
     fn is_used(&self) -> bool {
         let mut used = self.used.lock();
         if self.sender.receiver_count() > 0 {
@@ -111,13 +111,13 @@ impl Listeners {
     }
 
     fn send(&self, wake: Wake) {
-        // An error only means that there is no listener at the moment.
+        // Sending fails only if there is no listener at the moment.
         let _ = self.sender.send(wake);
     }
 }
 
 impl Wakes {
-    /// Listens from now on. Listen first and poll then, so that nothing is missed in between.
+    /// Listens from now on. Poll after this call, so that no work is missed in between.
     pub fn listen(&self, kind: WakeKind) -> broadcast::Receiver<Wake> {
         let listeners = match kind {
             WakeKind::Waiting => &self.waiting,
@@ -132,7 +132,7 @@ impl Wakes {
         receiver
     }
 
-    /// Listens to Redis until `stop`, over connections of its own.
+    /// Receives wake-ups from Redis until `stop`, over separate connections.
     pub async fn run(self, store: Store, stop: CancellationToken) {
         let meanings = Meanings::of(&store);
         let wanted = self.wanted.clone();
@@ -182,7 +182,8 @@ impl Wakes {
     }
 }
 
-/// Resolves at a wake-up that is meant, or when one may have been missed. Without a sender of wake-ups: never.
+/// Resolves at a wake-up for which `is_meant` is true, or when one may have been missed. Without a sender of
+/// wake-ups, never resolves.
 pub async fn woken(wakes: &mut broadcast::Receiver<Wake>, is_meant: impl Fn(&Wake) -> bool) {
     loop {
         match wakes.recv().await {
@@ -194,7 +195,7 @@ pub async fn woken(wakes: &mut broadcast::Receiver<Wake>, is_meant: impl Fn(&Wak
     }
 }
 
-/// The next wake-up, if one has already come. Tells, as `recv` does, that some were missed.
+/// The next wake-up, if one has already arrived. Like `recv`, it reports missed wake-ups.
 pub fn already_here(wakes: &mut broadcast::Receiver<Wake>) -> Option<Result<Wake, RecvError>> {
     match wakes.try_recv() {
         Ok(wake) => Some(Ok(wake)),
@@ -222,12 +223,12 @@ impl Meanings {
             results.push(keys.wake_results());
             releasable.extend([keys.wake_releasable(), keys.wake_owner()]);
         }
-        // Senders publish what is watched.
+        // Senders publish the deliveries that are watched.
         releasable.push(store.keys().wake_tail());
         Meanings { waiting, releasable, results, partition_of }
     }
 
-    /// What a message means: for each destination that it names one wake-up.
+    /// Converts a message on a channel into wake-ups: one for each destination that it names.
     fn wakes(&self, channel: &str, message: &Bytes) -> Vec<Wake> {
         let all = || hand_over::read_all(message).into_iter();
         match channel.rsplit(':').next() {

@@ -19,9 +19,9 @@ const MAJOR_MIN: u32 = 7;
 /// Time limit for `--version`.
 const VERSION_MAX: Duration = Duration::from_secs(10);
 
-/// Finds a server program that is new enough: in the directories of `search_path`, then where a package puts the one
-/// that comes along, beside this program or in `../lib/reseq/bin`. If there are only others, returns what is wrong with
-/// the first.
+/// Finds a server program that is new enough. Looks in the directories of `search_path`, then where a package of
+/// Reseq puts its own server program: beside this program, or in `../lib/reseq/bin`. If it finds only unusable
+/// programs, returns what is wrong with the first one.
 pub(super) async fn find(search_path: &OsStr) -> Result<PathBuf, EmbeddedError> {
     let program = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
     let beside = program.parent();

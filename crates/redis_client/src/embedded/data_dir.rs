@@ -18,22 +18,22 @@ use super::EmbeddedError;
 
 /// Some systems limit the path of a Unix socket to 104 bytes, with the final zero.
 const SOCKET_PATH_BYTES_MAX: usize = 100;
-/// A longer log is renamed to `redis.log.old` at the next start.
+/// If the log is longer, the next start renames it to `redis.log.old`.
 const LOG_BYTES_MAX: u64 = 4 << 20;
-/// How much of the log goes into an error.
+/// The most lines and bytes of the log that go into an error.
 const TAIL_LINES: usize = 12;
 const TAIL_BYTES: u64 = 16 << 10;
 /// Time limit for one query of the server, including the connection.
 const QUERY_MAX: Duration = Duration::from_secs(5);
-/// How many append-only files the note of a clean stop names.
+/// The most append-only files that the note of a clean stop names.
 const FILES_MAX: usize = 1000;
 
-/// A data directory that this Reseq uses alone as long as the value lives.
+/// A data directory. Only this Reseq process uses it while the value lives.
 #[derive(Debug)]
 pub(super) struct DataDir {
     /// Absolute, without symbolic links.
     pub(super) dir: PathBuf,
-    /// Where this start begins in the log.
+    /// The length of the log when this start began.
     log_from: u64,
     /// Held as long as this value lives.
     lock: File,
@@ -99,13 +99,13 @@ impl DataDir {
         redis::Cmd::new().arg(words).query_async(&mut connection).await
     }
 
-    /// The lock that a server holds as long as it lives; none while one does.
+    /// The lock that a server holds as long as it lives; `None` while a server holds it.
     pub(super) fn server_lock(&self) -> Result<Option<File>, EmbeddedError> {
         try_lock(&self.dir.join("redis.lock"))
     }
 
-    /// True while a server uses the directory. On a file system without inherited locks the lock looks free at once, so
-    /// the server must also be silent.
+    /// True while a server uses the directory. On a file system where a child does not inherit locks, the lock is
+    /// free although the server runs. So the function also checks that no server listens on the socket.
     pub(super) fn is_served(&self) -> Result<bool, EmbeddedError> {
         let is_free = self.server_lock()?.is_some_and(|lock| lock.unlock().is_ok());
         Ok(!is_free || self.server_id().is_some() && UnixStream::connect(self.socket()).is_ok())
@@ -120,7 +120,7 @@ impl DataDir {
         fs::read_to_string(self.pid_file()).ok()?.trim().parse().ok()
     }
 
-    /// Removes the files that a dead server has left: no server could bind to its socket.
+    /// Removes the files that a dead server has left. While they exist, no server can bind to the socket.
     pub(super) fn remove_left(&self) -> Result<(), EmbeddedError> {
         for path in [self.socket(), self.pid_file()] {
             if let Err(error) = fs::remove_file(&path)
@@ -136,8 +136,8 @@ impl DataDir {
         self.dir.join("stopped-cleanly")
     }
 
-    /// Notes that the server has ended with all data on disk, and that no process sends. The next start then needs no
-    /// takeover wait.
+    /// Writes the note of a clean stop: the server has ended with all data on disk, and no process sends messages.
+    /// The next start then needs no takeover wait.
     pub(super) fn note_clean(&self) {
         let noted = self.fingerprint().and_then(|files| {
             fs::write(self.note(), files)?;
@@ -149,7 +149,8 @@ impl DataDir {
         }
     }
 
-    /// True if the data is as the last clean stop left it. Removes the note, on disk too: a crash leaves none.
+    /// True if the data is as the last clean stop left it. Removes the note from the disk, so that no note remains if
+    /// Reseq crashes.
     pub(super) fn take_clean(&self) -> bool {
         let Ok(noted) = fs::read_to_string(self.note()) else { return false };
         let is_same = self.fingerprint().is_ok_and(|files| files == noted);
@@ -157,8 +158,8 @@ impl DataDir {
         is_same && removed.is_ok()
     }
 
-    /// The append-only files by inode, size and change time. A copy, such as a backup, has other inodes, and change times
-    /// cannot be set.
+    /// Identifies the append-only files by inode, size and change time. A copy, such as a backup, has other inodes,
+    /// and programs cannot set change times.
     fn fingerprint(&self) -> io::Result<String> {
         let files = fs::read_dir(self.dir.join("appendonlydir"))?.take(FILES_MAX);
         let files = files.map(|file| {
@@ -170,7 +171,7 @@ impl DataDir {
         Ok(format!("{files:?}"))
     }
 
-    /// The error of a server that lives, but does not do what it should.
+    /// The error for a server that is alive but does not respond as it should.
     pub(super) fn stuck(&self, problem: &dyn Display) -> EmbeddedError {
         EmbeddedError(format!(
             "the redis-server of {} does not answer ({problem}); read redis.log there, end that process if it hangs, \
@@ -179,7 +180,7 @@ impl DataDir {
         ))
     }
 
-    /// The error of a server that ended on its own, with the end of its log since this start.
+    /// The error for a server that ended on its own, with the end of its log since this start.
     pub(super) fn ended(&self, status: io::Result<ExitStatus>) -> EmbeddedError {
         let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
         let tail = self.log_tail().unwrap_or_else(|error| format!("(cannot be read: {error})"));
@@ -209,14 +210,14 @@ impl Drop for DataDir {
     }
 }
 
-/// Removes the rights of others to a directory that was there before, and to the files of Redis in it. Where Reseq may
-/// not change the directory, as in some volumes of Kubernetes, only new files are private.
+/// Removes the rights of other users to an existing directory, and to the files of Redis in it. If Reseq may not
+/// change the directory, as in some volumes of Kubernetes, only new files are private.
 fn make_private(dir: &Path) {
     let of_redis = dir.join("appendonlydir");
     let files = fs::read_dir(&of_redis).into_iter().flatten().flatten();
     for path in [dir.to_owned(), of_redis].into_iter().chain(files.map(|file| file.path())) {
         let mode = fs::symlink_metadata(&path).map_or(0, |found| found.mode() & 0o7777);
-        // The sticky bit: the directory is for all, such as /tmp.
+        // With the sticky bit, the directory is for all users, such as /tmp.
         if mode & 0o077 == 0 || mode & 0o1000 != 0 || path.is_symlink() {
             continue;
         }
@@ -239,7 +240,7 @@ pub(super) fn open_private(path: &Path) -> Result<File, EmbeddedError> {
     options.open(path).map_err(|error| unusable(path, error))
 }
 
-/// The file, locked; none while another process holds the lock.
+/// Opens and locks the file; `None` while another process holds the lock.
 fn try_lock(path: &Path) -> Result<Option<File>, EmbeddedError> {
     let file = open_private(path)?;
     match file.try_lock() {

@@ -1,4 +1,4 @@
-//! Definitions as Redis stores them: the authoritative one in the partition, and its copy in the index.
+//! Definitions as Redis stores them: the authoritative copy in the partition, and the copy in the index.
 
 use redis::Pipeline;
 
@@ -63,7 +63,7 @@ impl Store {
             }
             (Err(error), _) => {
                 tracing::error!(destination = name, %error, "a stored definition cannot be read");
-                // With its key it could be read: it is not as if it did not exist.
+                // A process with the key can read the definition, so do not treat it as missing.
                 match error {
                     StoreError::NoSecretsKey(_) => Err(error),
                     _ => Ok(None),

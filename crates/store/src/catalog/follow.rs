@@ -1,5 +1,5 @@
-//! Follows the three indexes. Reads what changed; reads everything again only if the index cannot
-//! tell what changed.
+//! Follows the three indexes. Reads the changes, and reads a whole index again only if the index cannot tell what
+//! changed.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -23,18 +23,18 @@ use super::{
 use crate::{StoreError, keys::IndexKeys, wake::Wake};
 use domain::{DestinationName, TopicName};
 
-/// Names to look up in parallel when the index no longer lists them.
+/// The most names that are looked up in parallel because the index no longer lists them.
 const LOOKED_UP_MAX: usize = 32;
 
 /// The part of the catalog that copies one index.
 trait Copied {
     fn index(&self) -> IndexKeys;
-    /// Takes over the index entries of these names, unless a newer version is known.
+    /// Takes over the index entries of these names, except entries that are older than the copy.
     fn take(&self, entries: &[(String, String)]);
     /// All names in the copy.
     fn held(&self) -> Vec<String>;
     fn holds(&self, name: &str) -> bool;
-    /// Looks up a name in its partition, which decides.
+    /// Looks up a name in its partition, whose answer is authoritative.
     fn look_up(&self, name: &str) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
@@ -148,7 +148,7 @@ impl Catalog {
                     Err(RecvError::Closed) => return,
                 }
             }
-            // One reading serves all wake-ups that came before it.
+            // One read serves all wake-ups that came before it.
             while !matches!(wakes.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
             if let Err(error) = self.catch_up().await {
                 tracing::debug!(%error, "cannot follow changes of destinations, topics and tokens");
@@ -169,7 +169,7 @@ impl Catalog {
             self.catch_up_with(&of_tokens, tokens),
             self.catch_up_with_sessions()
         );
-        // Without them nobody is signed in; all else goes on.
+        // Without the sessions, nobody is signed in; everything else continues.
         if let Err(error) = sessions {
             tracing::debug!(%error, "cannot follow the sessions of the console");
         }
@@ -193,7 +193,7 @@ impl Catalog {
                     take_over(copied, names).await?;
                     *followed = Some(upto);
                 }
-                // The next poll finds what changes meanwhile.
+                // The next poll finds changes that happen meanwhile.
                 Changes::Unknown => {
                     let now = self.store.index_now(&index).await?;
                     self.reload(copied).await?;
@@ -240,7 +240,7 @@ async fn take_over(
     look_up_all(copied, gone).await
 }
 
-/// Looks up names that the index no longer lists: their partitions may be newer than the index.
+/// Looks up names that the index no longer lists: their partitions may have newer data than the index.
 async fn look_up_all(copied: &impl Copied, names: Vec<String>) -> Result<(), StoreError> {
     for some in names.chunks(LOOKED_UP_MAX) {
         try_join_all(some.iter().map(|name| copied.look_up(name))).await?;

@@ -1,28 +1,28 @@
-//! Writes a definition of a configuration file. Redis keeps which forms of it files have written: with
-//! `definitions.file = "changed"`, a form that was written before is not written again. So a process that starts with
-//! an earlier file, or after a rollback, changes nothing.
+//! Writes a definition from a configuration file. Redis remembers the forms of the definition that files have
+//! written. With `definitions.file = "changed"`, a form that was written before is not written again. So a process
+//! that starts with an earlier file, or after a rollback, changes nothing.
 
 use config::FileRule;
 
 use crate::{Author, Defined, Replaces, Store, StoreError, Terms};
 use domain::{Destination, destination::Change};
 
-/// The most forms that are kept.
+/// The most forms that Redis remembers.
 const FORMS_MAX: usize = 20;
-/// How often a definition is compared again because it has changed meanwhile.
+/// The most tries to write a definition that others change meanwhile.
 const STALE_MAX: usize = 5;
 
-/// What became of a definition of a configuration file.
+/// The result of writing a definition from a configuration file.
 #[derive(Debug, Clone)]
 pub struct FromFile {
-    /// `None` if it was not written.
+    /// The result; `None` if the definition was not written.
     pub defined: Option<Defined>,
-    /// How it differs from the definition that ran before; empty if there was none.
+    /// The differences from the definition that was in force before; empty if there was none.
     pub changes: Vec<Change>,
 }
 
 impl Store {
-    /// Defines a destination as a configuration file says, if the rule lets it.
+    /// Defines a destination as the configuration file says, if the rule allows it.
     pub async fn define_from_file(
         &self,
         destination: &Destination,
@@ -35,7 +35,7 @@ impl Store {
             let (running, forms) = self.running(destination).await?;
             let known: Vec<&str> = forms.split_ascii_whitespace().collect();
             let was_written = mine.iter().any(|one| known.contains(&one.as_str()));
-            // A newer process may have encrypted the running one with a key that this process lacks.
+            // A newer process may have encrypted the current definition with a key that this process does not have.
             let is_unreadable = matches!(&running, Some((_, Err(_))));
             let changes = match &running {
                 Some((_, Ok(running))) if running != destination => running.changes_to(destination),
@@ -63,7 +63,7 @@ impl Store {
         Err(last)
     }
 
-    /// The version and the definition that runs now, and which forms files have written.
+    /// Reads the version and definition that are in force now, and the forms that files have written.
     async fn running(
         &self,
         destination: &Destination,

@@ -1,7 +1,7 @@
-//! Which definitions of the configuration file are in force. A process with a file writes its
-//! destinations and topics into Redis when it starts, and then refuses to change them over HTTP. But
-//! a process without that file may remove one. The removal is in force until the next start: this
-//! process logs it, and anyone may create the destination or topic again.
+//! Which definitions of the configuration file are in force. A process with a configuration file writes its
+//! destinations and topics into Redis when it starts, and then refuses to change them over HTTP. But a process
+//! without that file may remove a destination or topic. The removal is in force until the next start: this process
+//! logs it, and anyone may create the destination or topic again.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,7 +27,7 @@ pub struct InFile {
     rule: FileRule,
 }
 
-/// Those that were removed and do not match the file again yet.
+/// The definitions that were removed and do not match the file again yet.
 #[derive(Default)]
 struct Removed {
     destinations: HashSet<DestinationName>,
@@ -53,16 +53,16 @@ impl InFile {
         }
     }
 
-    /// True if the next start writes the definitions of the file, whatever runs then.
+    /// True if the next start writes the definitions of the file, whatever is in force then.
     pub fn is_always_written(&self) -> bool {
         self.rule == FileRule::Always
     }
 
-    /// The destinations that run with another definition than that of the file, with what differs, by name.
+    /// The destinations whose current definition differs from the file, with the differences, by name.
     pub fn differing(&self) -> Vec<(Arc<CatalogEntry>, Vec<Change>)> {
         let differs = |of_file: &Destination| {
             let entry = self.catalog.get(of_file.name.as_str())?;
-            // To compare is cheaper than to list what differs.
+            // A comparison is cheaper than a list of the differences.
             let is_other = entry.destination != *of_file && self.controls(&of_file.name);
             is_other.then(|| (entry.clone(), entry.destination.changes_to(of_file)))
         };
@@ -71,17 +71,17 @@ impl InFile {
         all
     }
 
-    /// True for a destination that the file controls, as far as this process knows.
+    /// True if the file controls this destination, as far as this process knows.
     pub fn controls(&self, name: &DestinationName) -> bool {
         self.destinations.contains_key(name) && !self.removed.lock().destinations.contains(name)
     }
 
-    /// The same for a topic.
+    /// True if the file controls this topic, as far as this process knows.
     pub fn controls_topic(&self, name: &TopicName) -> bool {
         self.topics.contains_key(name) && !self.removed.lock().topics.contains(name)
     }
 
-    /// True for a destination that the file controls; asks Redis.
+    /// True if the file controls this destination. Asks Redis.
     pub async fn check_controls(&self, name: &DestinationName) -> Result<bool, StoreError> {
         let Some(of_file) = self.destinations.get(name) else { return Ok(false) };
         let now = self.catalog.refresh(name).await?;
@@ -97,7 +97,7 @@ impl InFile {
         Ok(self.controls(name))
     }
 
-    /// The same for a topic.
+    /// True if the file controls this topic. Asks Redis.
     pub async fn check_controls_topic(&self, name: &TopicName) -> Result<bool, StoreError> {
         let Some(of_file) = self.topics.get(name) else { return Ok(false) };
         let now = self.catalog.refresh_topic(name).await?;
@@ -113,27 +113,27 @@ impl InFile {
         Ok(self.controls_topic(name))
     }
 
-    /// Notes a definition that was just written: it may match the file again.
+    /// Records a definition that was just written: the destination may match the file again.
     pub fn note_defined(&self, destination: &Destination) {
         if self.destinations.get(&destination.name) == Some(destination) {
             self.removed.lock().destinations.remove(&destination.name);
         }
     }
 
-    /// The same for a topic.
+    /// Records a topic that was just written: it may match the file again.
     pub fn note_topic_defined(&self, topic: &Topic) {
         if self.topics.get(&topic.name) == Some(topic) {
             self.removed.lock().topics.remove(&topic.name);
         }
     }
 
-    /// Checks for removals until `stop`, after each change of the catalog. Checks only what
-    /// changed, since a file may hold very many definitions.
+    /// Checks for removals until `stop`, after each change of the catalog. Checks only names that changed, because a
+    /// file may contain very many definitions.
     pub async fn watch(self, stop: CancellationToken) {
         let (mut changes, mut changed) = (self.catalog.changes(), self.catalog.changed());
         let (mut names, mut topics_seen) = (ChangedNames::Any, None);
         loop {
-            // Not marked as seen: any change from here on wakes the loop.
+            // `borrow` does not mark the value as seen, so any change from here on wakes the loop.
             let topics = changes.borrow().topics;
             let has_topics = topics_seen.replace(topics) != Some(topics);
             let checked = self.check_changed(&names, has_topics).await;
@@ -143,15 +143,15 @@ impl InFile {
             }
             names = changed.take();
             if let Err(error) = checked {
-                // It is unknown which of them were checked: check all again.
+                // It is unknown which names were checked, so check all of them again.
                 tracing::debug!(%error, "cannot check which definitions of the file are in force");
                 (names, topics_seen) = (ChangedNames::Any, None);
             }
         }
     }
 
-    /// Asks Redis about definitions that the catalog lacks and about removed ones: the catalog may
-    /// be outdated.
+    /// Asks Redis about definitions that the catalog does not have, and about removed definitions: the catalog may be
+    /// outdated.
     async fn check_changed(
         &self,
         names: &ChangedNames,
@@ -183,7 +183,7 @@ impl InFile {
     }
 }
 
-/// True if a definition in force is gone, or a removed one matches the file again.
+/// True if a definition in force is missing, or if a removed definition matches the file again.
 fn is_news(is_same: Option<bool>, is_held: bool) -> bool {
     match is_same {
         None => is_held,
@@ -192,7 +192,7 @@ fn is_news(is_same: Option<bool>, is_held: bool) -> bool {
 }
 
 impl Removed {
-    /// Notes whether one exists and matches the file. True if its removal is new.
+    /// Records whether a definition exists and matches the file. Returns true if its removal is new.
     fn note<T: Clone + Eq + std::hash::Hash>(
         &mut self,
         is_same: Option<bool>,
@@ -206,8 +206,8 @@ impl Removed {
                 removed.remove(name);
                 false
             }
-            // It exists with another definition. If it is noted as removed, someone has created it again
-            // since then.
+            // The definition exists, but differs from the file. If it is in the set of removed ones, someone has
+            // created it again since.
             Some(false) => false,
         }
     }

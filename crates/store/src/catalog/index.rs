@@ -8,34 +8,34 @@ use crate::{Store, StoreError, keys::IndexKeys};
 /// The most changes that one call returns.
 const CHANGES_MAX: usize = 500;
 
-/// About how many names one call returns while everything is read.
+/// The approximate number of names that one call returns while a whole index is read.
 const PAGE: usize = 250;
 
-/// Fields beside the names: `*` cannot be part of a name. The revision: a count of changes.
+/// The count of changes. It is a field of the index like the names; `*` cannot be part of a name.
 const REVISION: &str = "*";
 
-/// The revision of the last removal that the index no longer lists.
+/// The revision of the newest removal that the index has forgotten.
 const FLOOR: &str = "*floor";
 
-/// The replication id of the server that wrote last. Revisions of another history cannot be compared.
+/// The replication id of the server that wrote last. Revisions of different histories cannot be compared.
 const HISTORY: &str = "*history";
 
-/// How far a pod has followed an index.
+/// The position up to which a pod has followed an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Followed {
     history: String,
     revision: u64,
 }
 
-/// What has changed in an index.
+/// The changes of an index since a position.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Changes {
-    /// Nothing.
+    /// There are no changes.
     Nothing,
-    /// The current entries of these names (`None`: removed), and the position after them. There may
-    /// be more.
+    /// The current entries of these names (`None`: removed), and the position after these changes. There may be
+    /// further changes.
     Of(Vec<(String, Option<String>)>, Followed),
-    /// The index no longer lists all changes since then: everything must be read.
+    /// The index no longer lists all changes since the position: the pod must read the whole index.
     Unknown,
 }
 
@@ -46,8 +46,8 @@ pub(super) fn read_entry<T: DeserializeOwned>(entry: &str) -> Option<(u64, T)> {
 }
 
 impl Store {
-    /// The current position. A pod that then reads the whole index has followed it at least this
-    /// far.
+    /// The current position. A pod that reads the whole index afterwards has followed it at least up to this
+    /// position.
     pub(crate) async fn index_now(&self, index: &IndexKeys) -> Result<Followed, StoreError> {
         let (revision, history): (Option<u64>, Option<String>) =
             self.ask(&Cmd::hmget(index.hash(), &[REVISION, HISTORY])).await?;
@@ -57,7 +57,7 @@ impl Store {
         })
     }
 
-    /// The changes since a position.
+    /// Reads the changes since a position.
     pub(crate) async fn index_changes(
         &self,
         index: &IndexKeys,
@@ -83,13 +83,13 @@ impl Store {
         };
         let followed = Followed { history: since.history.clone(), revision: *upto };
         let names: Vec<String> = changed.into_iter().map(|(name, _)| name).collect();
-        // A name that changes again meanwhile is reported again.
+        // If a name changes again meanwhile, a later call reports it again.
         let held: Vec<Option<String>> = self.ask(&Cmd::hmget(index.hash(), &names)).await?;
         Ok(Changes::Of(names.into_iter().zip(held).collect(), followed))
     }
 
-    /// Some names with their entries. From cursor 0 until it is 0 again, every name that exists
-    /// throughout is returned, perhaps more than once.
+    /// Reads some names with their entries. A scan starts with cursor 0 and ends when the next cursor is 0. It
+    /// returns every name that exists all the time, perhaps more than once.
     pub(crate) async fn index_page(
         &self,
         index: &IndexKeys,

@@ -92,7 +92,7 @@ impl Catalog {
         self.read(|names| round.next(names, partitions, max))
     }
 
-    /// Notifies of changes of one destination.
+    /// Watches one destination for changes.
     pub fn watch(&self, name: &DestinationName) -> Watch {
         self.listeners.watch(name)
     }
@@ -102,13 +102,12 @@ impl Catalog {
         self.listeners.changed()
     }
 
-    /// Wakes up whenever a destination or a topic may have changed, without its name.
+    /// Notifies the receiver whenever a destination or a topic may have changed, without its name.
     pub fn changes(&self) -> watch::Receiver<Counts> {
         self.listeners.changes()
     }
 
-    /// Reads one definition from its partition, after a script refused the version that the pod
-    /// had.
+    /// Reads one definition from its partition, after a script has refused the version that this pod had.
     pub async fn refresh(
         &self,
         name: &DestinationName,
@@ -116,9 +115,8 @@ impl Catalog {
         let before = self.get(name.as_str()).map(|held| held.version);
         let entry = self.store.stored_definition(name).await?.map(Arc::new);
         self.change(name, |names| match &entry {
-            // A slow read may return a version older than one that arrived meanwhile: ignore it. A
-            // version older than the one known *before* the read is right: Redis has lost the later
-            // one.
+            // A slow read may return a version older than one that arrived meanwhile: ignore it. But a version older
+            // than the one known *before* the read is right: Redis has lost the newer one.
             Some(entry)
                 if names.by_name.get(name).is_some_and(|held| {
                     held.version > entry.version && Some(held.version) != before
@@ -177,8 +175,8 @@ impl Catalog {
         }
     }
 
-    /// The token with this id, if this pod knows it. Reads only memory: while Redis is away, the last
-    /// known tokens hold.
+    /// The token with this id, if this pod knows it. Reads only memory: while Redis is not available, the last known
+    /// tokens remain valid.
     pub fn token(&self, id: &str) -> Option<Arc<CatalogToken>> {
         self.read_tokens(|tokens| tokens.get(id).cloned())
     }
@@ -215,7 +213,7 @@ impl Catalog {
         read(&self.names.read())
     }
 
-    /// Changes one destination, and notifies the listeners if that changed anything.
+    /// Changes one destination. Notifies the listeners if this changed anything.
     fn change(&self, name: &DestinationName, change: impl FnOnce(&mut Names) -> bool) {
         let mut names = self.names.write();
         let is_news = change(&mut names);

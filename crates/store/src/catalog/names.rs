@@ -12,10 +12,10 @@ use tokio::sync::{Notify, broadcast, watch};
 use crate::entry::CatalogEntry;
 use domain::DestinationName;
 
-/// Changed names that a slow listener may leave unread. Beyond that, it must check all names.
+/// The most changed names that a slow listener may leave unread. With more, it must check all names.
 const BACKLOG_MAX: usize = 4096;
 
-/// All destinations. The cost of a change does not depend on their number.
+/// All destinations that this pod knows. The cost of a change does not depend on their number.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) by_name: HashMap<DestinationName, Arc<CatalogEntry>>,
@@ -23,7 +23,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Adds or replaces a destination. False if it is the same already.
+    /// Adds or replaces a destination. False if the same entry is already there.
     pub(super) fn insert(&mut self, entry: &Arc<CatalogEntry>) -> bool {
         let name = &entry.destination.name;
         if self.by_name.get(name).is_some_and(|held| held == entry) {
@@ -34,7 +34,7 @@ impl Names {
         true
     }
 
-    /// Removes a destination. False if there is none.
+    /// Removes a destination. False if it is not there.
     pub(super) fn remove(&mut self, name: &DestinationName) -> bool {
         let Some(held) = self.by_name.remove(name) else { return false };
         if let Some(names) = self.by_partition.get_mut(&held.partition) {
@@ -43,8 +43,8 @@ impl Names {
         true
     }
 
-    /// The next destinations of these partitions after `after`, by partition and name. Fewer than
-    /// `max` at the end.
+    /// The next destinations of these partitions after `after`, sorted by partition and name. At the end, fewer than
+    /// `max`.
     fn some(
         &self,
         partitions: &BTreeSet<u16>,
@@ -66,16 +66,16 @@ impl Names {
     }
 }
 
-/// Iterates over the destinations of some partitions, a few per step: a query of all of them at
-/// once would keep Redis busy if there are very many.
+/// Iterates over the destinations of some partitions, a few per step. If there are very many, a query of all of them
+/// at once would keep Redis busy.
 #[derive(Debug, Default)]
 pub struct Round {
     after: Option<(u16, DestinationName)>,
 }
 
 impl Round {
-    /// The next destinations, and whether the round is complete. The next call then begins a new
-    /// one.
+    /// Returns the next destinations, and whether the round is complete. After a complete round, the next call begins
+    /// a new one.
     pub(super) fn next(
         &mut self,
         names: &Names,
@@ -98,12 +98,12 @@ pub(super) struct Listeners {
     any: watch::Sender<Counts>,
 }
 
-/// How many changes there were. May be too high, never too low.
+/// The number of changes so far. May be too high, never too low.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Of destinations.
+    /// Changes of destinations.
     pub destinations: u64,
-    /// Of topics.
+    /// Changes of topics.
     pub topics: u64,
 }
 
@@ -122,7 +122,7 @@ impl Listeners {
         let watched = self.watched.lock();
         watched.get(name).into_iter().flatten().for_each(|notify| notify.notify_one());
         drop(watched);
-        // An error only means that there is no subscriber.
+        // Sending fails only if there is no subscriber.
         let _ = self.changed.send(name.clone());
         self.any.send_modify(|counts| counts.destinations += 1);
     }
@@ -147,7 +147,7 @@ impl Listeners {
     }
 }
 
-/// Wakes up whenever one destination has changed or is gone, until dropped.
+/// Wakes up whenever one destination has changed or was removed. Stops when dropped.
 pub struct Watch {
     listeners: Arc<Listeners>,
     name: DestinationName,
@@ -155,7 +155,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Resolves after a change, even one from before this call.
+    /// Resolves after a change, even if the change was before this call.
     pub async fn changed(&self) {
         self.notify.notified().await;
     }
@@ -182,7 +182,7 @@ pub struct Changed {
 pub enum ChangedNames {
     /// Only these.
     These(HashSet<DestinationName>),
-    /// Unknown: more than the buffer holds.
+    /// Unknown: more names have changed than the buffer holds.
     Any,
 }
 
@@ -204,7 +204,7 @@ impl Changed {
 }
 
 impl ChangedNames {
-    /// Removes entries from a map whose names changed and fail the test.
+    /// Removes from a map each entry whose name has changed and fails the test `stays`.
     pub fn sweep<V>(
         &self,
         map: &mut HashMap<DestinationName, V>,

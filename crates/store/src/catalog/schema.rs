@@ -1,4 +1,4 @@
-//! Which schema the deployment has, and which pods know it.
+//! The schema of the deployment, and which pods know it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,24 +17,24 @@ use crate::{
 };
 use redis_client::{read, server_clock_ms};
 
-/// Clocks that differ by less count as equal, in ms.
+/// Clocks that differ by at most this count as equal, in ms.
 const CLOCK_MS_MAX: i64 = 1_000;
 
-/// How often a pod reports.
+/// How often a pod reports that it is alive.
 const PRESENCE_EVERY: Duration = Duration::from_secs(1);
 
 /// A live pod that does not know the schema to migrate to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OlderPod {
-    /// Its unique name.
+    /// The unique name of the pod.
     pub name: String,
-    /// The newest schema that it knows.
+    /// The newest schema that the pod knows.
     pub known: u32,
 }
 
 impl Store {
-    /// Reports that this pod is alive and which schema it knows; then fails if the data is newer. The
-    /// order matters: a concurrent migration sees the pod, or the pod sees the migration.
+    /// Reports that this pod is alive and which schema it knows. Then fails if the data has a newer schema. With this
+    /// order, either a concurrent migration sees the pod, or the pod sees the migration.
     pub(crate) async fn enter(&self) -> Result<(), MetaError> {
         self.say_presence("").await?;
         let (mut noted, mut unavailable) = (None, 0);
@@ -61,10 +61,11 @@ impl Store {
         Ok(())
     }
 
-    /// How far the clock of this machine is ahead of that of Redis, in seconds: 0 if that may be a second or less.
+    /// How far the clock of this machine is ahead of the clock of Redis, in seconds; 0 if the difference may be a
+    /// second or less.
     async fn ahead_s(&self) -> Result<i64, StoreError> {
         let asked = SystemTime::now();
-        // This also keeps a sample of Redis's clock.
+        // This call also records a sample of Redis's clock.
         let of_redis_ms = self.server_time_ms().await? as i64;
         let ms = |time: SystemTime| {
             time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64
@@ -79,14 +80,14 @@ impl Store {
         self.heartbeat_as(&presence::role(), about, PRESENCE).await.map(drop)
     }
 
-    /// Takes this process out of the list of live pods: it was only here to look, or to migrate.
+    /// Removes this process from the list of live pods: it only read data or migrated.
     pub async fn leave_pods(&self) {
         if let Err(error) = self.leave(&presence::role()).await {
             tracing::debug!(%error, "cannot leave the list of pods");
         }
     }
 
-    /// Reports that this pod is alive, and what it says of itself, until `stop`.
+    /// Reports until `stop` that this pod is alive, with its description.
     pub async fn stay(self, of_pod: About, stop: CancellationToken) {
         let (host, started_ms) = (host(), server_clock_ms());
         let (mut about, mut is_wrong) = (of_pod.member(0, &host, started_ms), false);
@@ -121,7 +122,7 @@ impl Store {
         }
     }
 
-    /// The schema that the deployment has or is migrating to: no older pod may start.
+    /// The schema that the deployment has or is migrating to. A pod that does not know it must not start.
     async fn meta_schema(&self) -> Result<u32, StoreError> {
         let (schema,): (Option<u32>,) =
             self.query(redis::pipe().hget(self.keys().meta(), "schema")).await?;
@@ -133,7 +134,7 @@ impl Store {
         self.schema_of_each().await.into_iter().collect()
     }
 
-    /// Like `schemas`, but a server that does not answer fails only its own partitions.
+    /// Like `schemas`, but if a server does not answer, only its own partitions fail.
     pub async fn schema_of_each(&self) -> Vec<Result<u32, StoreError>> {
         let looks = (0..self.keys().partitions()).map(|partition| {
             let mut pipe = redis::pipe();
@@ -160,7 +161,7 @@ impl Store {
                 (Some(found), _) => {
                     said.insert(found.pod, found.schema);
                 }
-                // A sender of a version that does not report its schema.
+                // This is a sender of a version that does not report its schema.
                 (None, Some((_, name))) if !name.contains(':') => drop(names.insert(name)),
                 _ => {}
             }
@@ -172,7 +173,7 @@ impl Store {
         Ok(older.map(|(name, known)| OlderPod { name: name.to_owned(), known }).collect())
     }
 
-    /// Sets the schema below which no pod may start. Returns the previous one.
+    /// Sets the schema that a pod must know to start. Returns the previous schema.
     pub async fn set_meta_schema(&self, schema: u32) -> Result<u32, StoreError> {
         let before = self.meta_schema().await?;
         let mut pipe = redis::pipe();
@@ -182,7 +183,7 @@ impl Store {
     }
 }
 
-/// Logs that the clocks of this machine and of Redis begin to differ, or that they agree again.
+/// Logs when the clocks of this machine and of Redis begin to differ, and when they agree again.
 fn say_clock(was_wrong: &mut bool, ahead_s: i64) {
     let is_wrong = ahead_s != 0;
     if is_wrong && !*was_wrong {

@@ -1,4 +1,4 @@
-//! How the secrets of all definitions are stored, and how they get a new key.
+//! Finds out how the secrets of all definitions are stored, and encrypts them with a new key.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,25 @@ use crate::{
 };
 use domain::{Destination, DestinationName};
 
-/// The most names of destinations in a sentence.
+/// The most names of destinations that one sentence lists.
 const NAMED_MAX: usize = 5;
 
 /// How the secrets of all definitions are stored.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SecretsFound {
-    /// How many have secrets that are encrypted with the current key.
+    /// The number of definitions whose secrets are encrypted with the current key.
     pub current: u64,
-    /// How many have secrets in plain text.
+    /// The number of definitions whose secrets are in plain text.
     pub plain: u64,
-    /// How many have secrets that are encrypted with an earlier key, by the id of the key.
+    /// The number of definitions whose secrets are encrypted with an earlier key, by the id of the key.
     pub earlier: BTreeMap<String, u64>,
-    /// Those whose secrets are encrypted with a key that this process does not have, by the id of the key.
+    /// The names of destinations whose secrets are encrypted with a key that this process does not have, by the id of
+    /// the key.
     pub unknown: BTreeMap<String, Vec<String>>,
 }
 
 impl SecretsFound {
-    /// A sentence for each key that is missing.
+    /// Returns a sentence for each missing key.
     pub fn missing_keys(&self) -> impl Iterator<Item = String> {
         self.unknown.iter().map(|(id, names)| {
             let shown = names.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -40,7 +41,7 @@ impl SecretsFound {
         })
     }
 
-    /// A sentence for each other thing that should change.
+    /// Returns a sentence for each other problem that the operator should correct.
     pub fn advice(&self) -> Vec<String> {
         let mut all = Vec::new();
         if self.plain > 0 {
@@ -60,12 +61,12 @@ impl SecretsFound {
 }
 
 impl Store {
-    /// True if it has keys for the secrets of definitions.
+    /// True if this process has keys for the secrets of definitions.
     pub fn has_keys(&self) -> bool {
         !self.inner.keyring.is_empty()
     }
 
-    /// Looks at how the secrets of all definitions are stored.
+    /// Reads all definitions, and counts how their secrets are stored.
     pub async fn secrets_found(&self) -> Result<SecretsFound, StoreError> {
         let keyring = &self.inner.keyring;
         let mut found = SecretsFound::default();
@@ -91,8 +92,8 @@ impl Store {
         }
     }
 
-    /// Encrypts the secrets of all definitions with the current key. Their versions stay. Returns how many it
-    /// changed.
+    /// Encrypts the secrets of all definitions with the current key. The versions of the definitions stay. Returns
+    /// how many definitions it changed.
     pub async fn seal_again(&self, stop: &CancellationToken) -> Result<u64, StoreError> {
         let keyring = &self.inner.keyring;
         let (mut changed, mut cursor) = (0, 0);
@@ -102,7 +103,7 @@ impl Store {
                 if keyring.is_current(&text) {
                     continue;
                 }
-                // One that cannot be read stays as it is.
+                // A definition that cannot be read stays as it is.
                 let Ok(destination) = keyring.unseal(&text) else { continue };
                 if stop.is_cancelled() {
                     return Ok(changed);
@@ -124,7 +125,7 @@ impl Store {
         let terms = Terms::new(Author::default(), Replaces::Version(version));
         match self.define_over(destination, &terms).await {
             Ok(_) => Ok(1),
-            // It has changed meanwhile: whoever changed it has encrypted it.
+            // The definition has changed meanwhile, and the process that changed it has encrypted it.
             Err(
                 StoreError::WrongVersion(_)
                 | StoreError::WrongState(_)
@@ -135,7 +136,7 @@ impl Store {
         }
     }
 
-    /// Some stored definitions, with name and version, and the cursor of the next ones.
+    /// Reads some stored definitions, with name and version. Also returns the cursor for the next call.
     async fn stored_definitions(
         &self,
         cursor: u64,

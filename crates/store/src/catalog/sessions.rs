@@ -1,4 +1,4 @@
-//! The sessions of the console: the key that seals them, which all pods share, and those that have ended.
+//! The sessions of the console: the key that seals them, which all pods share, and the sessions that have ended.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,21 +11,21 @@ use super::Catalog;
 use crate::{Store, StoreError, queries::audit::AuditId, transitions::end_session::ENDED_MAX};
 use domain::token::random_text;
 
-/// How many of those that ended last are read each time.
+/// How many of the newest ended sessions each poll reads.
 const NEWEST: usize = 100;
 
-/// What this pod knows of sessions.
+/// The state of sessions that this pod knows.
 #[derive(Default)]
 pub(super) struct Sessions {
-    /// `None` before Redis was read.
+    /// `None` before this pod has read Redis.
     key: Option<Arc<str>>,
-    /// The ids of those that have ended, by when.
+    /// The ids of ended sessions, by the time at which they ended.
     ended: BTreeMap<AuditId, String>,
 }
 
 impl Sessions {
     fn has_ended(&self, id: &str, begun_ms: u64) -> bool {
-        // Where there is no room for more, those that ended earlier may be forgotten.
+        // If the map is full, sessions that ended earlier may have been forgotten.
         let oldest = self.ended.keys().next().filter(|_| self.ended.len() >= ENDED_MAX);
         oldest.is_some_and(|oldest| begun_ms <= oldest.at_ms)
             || self.ended.values().any(|ended| ended == id)
@@ -43,12 +43,12 @@ impl Sessions {
 }
 
 impl Catalog {
-    /// The key that seals sessions. `None` as long as this pod could not read it.
+    /// The key that seals sessions. `None` until this pod has read it.
     pub fn session_key(&self) -> Option<Arc<str>> {
         self.read_sessions(|sessions| sessions.key.clone())
     }
 
-    /// True if this session, which began then, was ended by a sign-out.
+    /// True if a sign-out ended this session, which began at `begun_ms`.
     pub fn has_ended(&self, id: &str, begun_ms: u64) -> bool {
         self.read_sessions(|sessions| sessions.has_ended(id, begun_ms))
     }
@@ -59,7 +59,7 @@ impl Catalog {
         self.catch_up_with_sessions().await
     }
 
-    /// Takes over the key, and the sessions that have ended.
+    /// Takes over the key and the ended sessions from Redis.
     pub(super) async fn catch_up_with_sessions(&self) -> Result<(), StoreError> {
         let (mut key, mut ended) = self.store.sessions(NEWEST).await?;
         let oldest = ended.last().filter(|_| ended.len() >= NEWEST);
@@ -83,7 +83,7 @@ impl Catalog {
 }
 
 impl Store {
-    /// The key that seals sessions, and at most `max` that have ended, the newest first.
+    /// Reads the key that seals sessions, and at most `max` ended sessions, newest first.
     async fn sessions(
         &self,
         max: usize,
@@ -98,7 +98,7 @@ impl Store {
         Ok((key, found.into_iter().filter_map(read).collect()))
     }
 
-    /// Makes the key, unless another pod has made one.
+    /// Creates the key, unless another pod has created it.
     async fn make_session_key(&self) -> Result<String, StoreError> {
         let mut pipe = Pipeline::new();
         pipe.hset_nx(self.keys().sessions(), "key", random_text(&mut rand::rng())).ignore();

@@ -1,4 +1,4 @@
-//! Tokens as Redis has them.
+//! Tokens as Redis stores them.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,9 +13,9 @@ use domain::{Grant, Token};
 pub struct CatalogToken {
     /// The token, without its secret.
     pub token: Token,
-    /// What it allows.
+    /// The rights of the token.
     pub grant: Arc<Grant>,
-    /// The revision of its last change: a higher one is newer.
+    /// The revision of the token's last change: a higher revision is newer.
     pub version: u64,
 }
 
@@ -39,7 +39,7 @@ impl Store {
         Ok(text.and_then(|text| CatalogToken::of_entry(id, &text)))
     }
 
-    /// Notes when tokens were last used, in milliseconds since 1970.
+    /// Stores when tokens were last used, in milliseconds since 1970.
     pub async fn note_tokens_used(&self, used: &[(String, u64)]) -> Result<(), StoreError> {
         if used.is_empty() {
             return Ok(());
@@ -49,7 +49,7 @@ impl Store {
         self.query(&pipe).await
     }
 
-    /// When each of these tokens was last used, in milliseconds since 1970, as far as it is noted.
+    /// When each of these tokens was last used, in milliseconds since 1970. Leaves out tokens without a stored time.
     pub async fn tokens_used(&self, ids: &[&str]) -> Result<HashMap<String, u64>, StoreError> {
         if ids.is_empty() {
             return Ok(HashMap::new());

@@ -1,4 +1,4 @@
-//! Topics as Redis has them.
+//! Topics as Redis stores them.
 
 use super::index::read_entry;
 use crate::{Store, StoreError};
@@ -7,9 +7,9 @@ use domain::{Topic, TopicName};
 /// A topic, as this pod's catalog holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogTopic {
-    /// Its definition.
+    /// The definition of the topic.
     pub topic: Topic,
-    /// The definition's version: a higher one is newer.
+    /// The version of the definition: a higher version is newer.
     pub version: u64,
 }
 

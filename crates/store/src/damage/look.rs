@@ -12,9 +12,9 @@ use domain::{DestinationName, Sequence, Stamped};
 
 /// How often a pod checks while it knows of damage.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Locations to check in parallel.
+/// The most locations that are checked in parallel.
 const LOOKS_MAX: usize = 8;
-/// How many halted messages one check reads.
+/// The most halted messages that one check reads.
 pub const HALTED_LOOK_MAX: usize = 100;
 
 impl Store {
@@ -27,8 +27,8 @@ impl Store {
         }
     }
 
-    /// Checks whether known damage still exists, and forgets what was repaired. Keeps what cannot
-    /// be checked.
+    /// Checks whether known damage still exists, and forgets damage that was repaired. Keeps damage that cannot be
+    /// checked.
     pub async fn look_at_damage(&self) {
         if !self.has_damage() {
             return;
@@ -68,7 +68,7 @@ impl Store {
         let wrong: Vec<String> = wrong.map(|(key, _)| key.clone()).collect();
         self.inner.damage.change(|kept| {
             let Some(failure) = kept.calls.get_mut(&at) else { return };
-            // Other keys may have been noted meanwhile.
+            // Other keys may have been recorded meanwhile.
             failure.suspects.retain(|key| wrong.contains(key) || !keys.contains(key));
             if failure.suspects.is_empty() {
                 kept.calls.remove(&at);
@@ -93,8 +93,8 @@ impl Store {
         });
     }
 
-    /// Those of these messages that are halted and unreadable. The first to read a damaged message
-    /// halts it; it stays halted until it leaves or is retried.
+    /// Returns the messages that are halted and unreadable. The first process that reads a damaged message halts it.
+    /// The message stays halted until it leaves or is retried.
     async fn damaged_among(
         &self,
         name: &DestinationName,
@@ -114,8 +114,7 @@ impl Store {
                 Err(_) => damaged.push(*sequence),
             }
         }
-        // A tombstone in place of an unreadable message is no damage: check only messages with
-        // bodies.
+        // A tombstone of an unreadable message is not damage, so check only messages with bodies.
         let mut with_bodies: Vec<&mut Stamped> =
             readable.iter_mut().filter(|message| message.damaged.is_none()).collect();
         self.find_missing_bodies(name, &mut with_bodies).await?;
@@ -124,8 +123,8 @@ impl Store {
         Ok(damaged)
     }
 
-    /// Reads halted messages of a destination from this rank on, and notes the damaged ones: the
-    /// pod that found them may be gone. Returns the next rank, or `None` at the end.
+    /// Reads halted messages of a destination, beginning at this rank, and records the damaged ones: the pod that
+    /// found them may be gone. Returns the next rank, or `None` at the end.
     pub async fn find_damaged(
         &self,
         entry: &CatalogEntry,

@@ -6,11 +6,11 @@ use redis::Pipeline;
 
 use crate::{Store, StoreError};
 
-/// The id of an entry of the audit log: the time of Redis in ms since 1970, and a number that tells entries of
-/// one millisecond apart.
+/// The id of an entry of the audit log: the time of Redis in ms since 1970, and a number that distinguishes entries
+/// of one millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AuditId {
-    /// When Redis stored it.
+    /// When Redis stored the entry.
     pub at_ms: u64,
     number: u64,
 }
@@ -21,7 +21,7 @@ impl AuditId {
         AuditId { at_ms, number: u64::MAX }
     }
 
-    /// The id before it, or `None` if it is the first.
+    /// The id before this one, or `None` if this is the first.
     pub fn before(self) -> Option<AuditId> {
         match (self.at_ms, self.number) {
             (0, 0) => None,
@@ -48,7 +48,7 @@ impl FromStr for AuditId {
 }
 
 impl Store {
-    /// At most `max` entries of the audit log, the newest first: those from `last` back to the time `from_ms`.
+    /// At most `max` entries of the audit log, newest first: from the entry `last` back to the time `from_ms`.
     pub async fn audit_entries(
         &self,
         last: AuditId,

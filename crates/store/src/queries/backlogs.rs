@@ -9,7 +9,7 @@ use crate::{Store, StoreError, entry::CatalogEntry};
 use domain::{DeliveryKind, Ordering};
 use redis_client::server_clock_ms;
 
-/// The fields of a destination's hash that the numbers come from.
+/// The fields of a destination's hash from which the numbers are computed.
 const FIELDS: [&str; 13] = [
     "last",
     "settled",
@@ -26,16 +26,16 @@ const FIELDS: [&str; 13] = [
     HALTED,
 ];
 
-/// The field that names the key of the wrong type that halts the destination. It holds no number.
+/// The field that names the key with the wrong type that halts the destination. It holds no number.
 const HALTED: &str = "wrong_type";
-/// What the numbers say about that.
+/// How the numbers report such a key.
 const IS_HALTED: &str = "a key has the wrong type: reseq why names it";
 
-/// What is counted besides the fields, in the order of the query.
+/// The numbers that are not fields of the hash, in the order of the query.
 const COUNTED: [&str; 5] = ["waiting", "delivering", "halted", "dead_letters", "attempts"];
 
 impl Store {
-    /// The backlogs of destinations, in order, without their heads.
+    /// The backlogs of destinations, in order, without heads.
     pub async fn backlogs<K: Borrow<CatalogEntry>>(
         &self,
         all: &[K],
@@ -43,7 +43,7 @@ impl Store {
         self.backlogs_each(all).await.into_iter().collect()
     }
 
-    /// Like `backlogs`, but a server that does not answer fails only its own destinations.
+    /// Like `backlogs`, but if a server does not answer, only its own destinations fail.
     pub async fn backlogs_each<K: Borrow<CatalogEntry>>(
         &self,
         all: &[K],
@@ -71,7 +71,7 @@ impl Store {
             Ordering::Destination | Ordering::Key => pipe.llen(keys.waiting()),
         };
         match entry.destination.delivery.kind {
-            // Lanes that consumers hold, until they say something.
+            // The lanes that consumers hold. A lane counts until its consumer acknowledges.
             DeliveryKind::Pull => {
                 pipe.zcount(keys.consumer_lease_ends(), server_clock_ms(), "+inf")
             }
@@ -90,7 +90,7 @@ impl Store {
         }
     }
 
-    /// The numbers that are readable when some keys have the wrong type.
+    /// The numbers that can be read although some keys have the wrong type.
     async fn backlog_damaged(&self, entry: &CatalogEntry) -> Result<Stats, StoreError> {
         Ok(stats(entry, self.query_lenient(&self.look_at(entry)).await?))
     }

@@ -5,11 +5,11 @@ use redis::Pipeline;
 use crate::{Store, StoreError, entry::CatalogEntry};
 use domain::{DeliveryKind, Ordering, Sequence};
 
-/// Lanes that are read together.
+/// The most lanes that are read together.
 const AT_ONCE: isize = 500;
 
 impl Store {
-    /// Lanes whose head waits for its backoff, each with this head; a part of them, after the first `skipped`. `None`
+    /// Lanes whose head waits for its backoff, each with this head: some of them, after the first `skipped`. `None`
     /// if there are no more. Skips lanes that a consumer holds.
     pub async fn heads_in_backoff(
         &self,
@@ -28,7 +28,7 @@ impl Store {
             let head = self.lane_head(entry, None).await?;
             return Ok(Some(head.map(|head| (None, head)).into_iter().collect()));
         }
-        // The score of a lane is the end of its backoff; without one, it is far below any time.
+        // The score of a lane in backoff is the end of the backoff. Other scores are far below any time.
         let (first, from) = (now_ms + 1, skipped as isize);
         pipe.zrangebyscore_limit(keys.lanes(), first, "+inf", from, AT_ONCE);
         let (lanes,): (Vec<String>,) = self.query(&pipe).await?;
@@ -48,7 +48,7 @@ impl Store {
         for lane in &lanes {
             match entry.destination.ordering {
                 Ordering::Key => pipe.zrange(keys.in_progress(Some(lane)), 0, 0),
-                // Each message is a lane of its own.
+                // Each message is its own lane.
                 Ordering::None | Ordering::Destination => {
                     pipe.zrangebyscore(keys.in_progress(None), lane, lane)
                 }

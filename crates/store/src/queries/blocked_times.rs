@@ -1,7 +1,7 @@
-//! For how long the heads of lanes have waited, by cause. The pod that samples the lanes of a partition counts it, in
+//! How long the heads of lanes have waited, by cause. The pod that samples the lanes of a partition counts this, in
 //! memory only.
 //!
-//! A lane counts between two samples if it has the same head in both. The whole time counts for the cause at its end.
+//! If a lane has the same head in two samples, the whole time between them counts for the cause in the second sample.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,10 +17,10 @@ use domain::{DestinationName, Position};
 /// Times by cause.
 pub type Causes = BTreeMap<Cause, Duration>;
 
-/// A lane's key; `None` if the destination is the lane.
+/// The key of a lane; `None` if the destination is one lane.
 type LaneKey = Option<String>;
 
-/// The times of the heads that are sampled now.
+/// The waiting times of the heads that this pod samples now.
 #[derive(Debug, Default)]
 pub struct BlockedTimes(Mutex<HashMap<DestinationName, Sampled>>);
 
@@ -32,7 +32,7 @@ struct Sampled {
 }
 
 impl BlockedTimes {
-    /// A sample of the heads of a destination. Returns by how much each cause has grown.
+    /// Records a sample of a destination's heads. Returns by how much the time of each cause has grown.
     pub fn note(
         &self,
         name: &DestinationName,
@@ -58,7 +58,7 @@ impl BlockedTimes {
         grown
     }
 
-    /// Redis did not answer: all lanes of the last sample wait for it.
+    /// Records that Redis did not answer: all lanes of the last sample wait for Redis.
     pub fn note_no_answer(&self, name: &DestinationName, now: Instant) -> Causes {
         let mut all = self.0.lock();
         let Some(sampled) = all.get_mut(name) else { return Causes::new() };
@@ -70,12 +70,12 @@ impl BlockedTimes {
         Causes::from([(Cause::Redis, time * lanes)])
     }
 
-    /// Nothing is pending any more, or another pod samples this destination.
+    /// Call this when no message is pending any more, or another pod samples this destination.
     pub fn forget(&self, name: &DestinationName) {
         self.0.lock().remove(name);
     }
 
-    /// For how long this head has waited, by cause. `None` if this pod does not sample it.
+    /// How long this head has waited, by cause. `None` if this pod does not sample it.
     pub fn of(&self, name: &DestinationName, lane: &LaneKey, position: Position) -> Option<Causes> {
         let all = self.0.lock();
         let (head, causes) = all.get(name)?.heads.get(lane)?;

@@ -1,4 +1,4 @@
-//! What the head of a lane waits for.
+//! Finds out what the head of a lane waits for.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -7,65 +7,66 @@ use super::{messages::Listed, why::LaneHead};
 use crate::{entry::CatalogEntry, keys::Claimers};
 use domain::{Stage, State};
 
-/// Why the head is still there.
+/// Why the head has not left yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = BlockedBy)]
 pub enum Cause {
-    /// Nothing is pending.
+    /// No message is pending.
     Nothing,
-    /// Nothing blocks it: messages leave all the time.
+    /// Nothing blocks the head: messages leave all the time.
     Draining,
     /// Redis holds data of the head that cannot be read.
     Damaged,
-    /// Its attempts are used up, or it was refused for good.
+    /// The head has no attempts left, or was refused permanently.
     Halted,
-    /// It leaves as soon as the attempt in progress has ended.
+    /// The head leaves as soon as the attempt in progress has ended.
     Withdrawing,
-    /// Its producer delayed it, or its worker asked to have it later.
+    /// The head's producer delayed it, or its worker asked to get it later.
     Delayed,
-    /// An attempt to process or deliver it failed, and the next one is not due yet.
+    /// An attempt to process or deliver the head failed, and the next attempt is not due yet.
     Backoff,
-    /// It waits for processing, and no pod has the role processor.
+    /// The head waits for processing, and no pod has the role processor.
     NoProcessor,
-    /// It waits for a processor: all are busy.
+    /// The head waits for a processor: all are busy.
     AwaitingProcessor,
-    /// It waits for a worker to claim it.
+    /// The head waits for a worker to claim it.
     AwaitingWorker,
-    /// It waits for processing, and the transform of the destination starts no more attempts at the moment.
+    /// The head waits for processing, and the rate of the destination's transform allows no more attempts at the
+    /// moment.
     TransformRateLimit,
-    /// A processor or a worker holds it.
+    /// A processor or a worker holds the head.
     Processing,
     /// Processing or delivery is paused.
     Paused,
-    /// It is processed, and no pod delivers for its partition.
+    /// The head is processed, and no pod delivers for its partition.
     NoOwner,
-    /// After a failover, the new owner waits until a forgotten one must have stopped.
+    /// After a failover, the new owner waits until an owner that Redis has forgotten must have stopped.
     TakeoverWait,
-    /// It is processed, and the destination takes no more deliveries in this second.
+    /// The head is processed, and the destination's rate allows no more deliveries in this second.
     RateLimit,
-    /// It is processed, and deliveries of the destination wait: it has as many connections as it may have.
+    /// The head is processed, and deliveries of the destination wait: it has as many connections as it may have.
     AwaitingConnection,
-    /// It is processed, and its receiver fails: one message at a time probes it.
+    /// The head is processed, and its receiver fails: one message at a time probes the receiver.
     ReceiverFailing,
-    /// It is processed, and waits for a consumer to take it.
+    /// The head is processed, and waits for a consumer to take it.
     AwaitingConsumer,
-    /// A consumer holds it.
+    /// A consumer holds the head.
     Consuming,
-    /// It is being delivered, or about to be: sent to its receiver.
+    /// The head is being delivered to its receiver, or is about to be.
     Delivering,
     /// Redis does not answer.
     Redis,
-    /// Redis answers, and refuses all writes.
+    /// Redis answers, but refuses all writes.
     RedisRefusesWrites,
 }
 
-/// What decides the cause, besides the lane itself.
+/// Facts that decide the cause, in addition to the lane itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Surroundings {
     /// The time of Redis, in ms since 1970.
     pub now_ms: u64,
-    /// Whether a pod has the role processor. Matters only for a head that waits for one.
+    /// Whether a pod has the role processor. Only matters for a head that waits for a processor.
     pub has_processor: bool,
     /// Whether the next delivery of the destination waits for its rate limit.
     pub is_rate_limited: bool,
@@ -73,12 +74,12 @@ pub struct Surroundings {
     pub awaits_connection: bool,
     /// Whether the receiver of the destination fails, and lanes wait for the next probe.
     pub is_receiver_probed: bool,
-    /// Whether Redis refuses all writes. Then nothing leaves, whatever the lane waits for besides.
+    /// Whether Redis refuses all writes. Then no message leaves, whatever else the lane waits for.
     pub refuses_writes: bool,
 }
 
 impl Cause {
-    /// Its name in the API and in metrics.
+    /// The name of the cause in the API and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Cause::Nothing => "nothing",
@@ -115,7 +116,7 @@ impl Cause {
             _ if around.refuses_writes => Cause::RedisRefusesWrites,
             State::Damaged => Cause::Damaged,
             State::Halted => Cause::Halted,
-            // Only an owner carries it out.
+            // Only an owner carries out the withdrawal.
             State::Ready | State::Delivering if head.withdrawing && ownership.owner.is_none() => {
                 Cause::NoOwner
             }
@@ -147,7 +148,7 @@ impl Cause {
     }
 }
 
-/// True if a built-in transform has to claim it.
+/// True if a built-in processor must claim the head.
 pub fn waits_for_processor(entry: &CatalogEntry, head: &Listed) -> bool {
     head.state == State::Waiting && entry.claimers() == Claimers::Builtin
 }

@@ -1,4 +1,4 @@
-//! Which messages consumers may take, and who holds them; for display.
+//! Which messages consumers may take, and which consumers hold them; for display.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,7 +21,7 @@ struct Lease {
 }
 
 impl Store {
-    /// Adds to these messages whether consumers may take them, and who holds them.
+    /// Adds to these messages whether consumers may take them, and which consumers hold them.
     pub(super) async fn note_consumers(
         &self,
         entry: &CatalogEntry,

@@ -21,8 +21,8 @@ pub struct DeadLetter {
 }
 
 impl Store {
-    /// Dead letters in order of sequence, starting at `from`; at most `max`. Without bodies that
-    /// are stored out of line.
+    /// Dead letters in order of sequence, beginning at `from`; at most `max`. Without bodies that are stored out of
+    /// line.
     pub async fn dead_letters(
         &self,
         entry: &CatalogEntry,
@@ -32,8 +32,8 @@ impl Store {
         Ok(self.dead_letters_from(entry, from, max).await?.0)
     }
 
-    /// Like `dead_letters`, with the last sequence that was read, or `None` at the end. May return
-    /// fewer than `max`, even none, if some were redriven or discarded meanwhile.
+    /// Like `dead_letters`, and returns the last sequence that was read, or `None` at the end. May return fewer than
+    /// `max`, even none, if some were redriven or discarded meanwhile.
     pub async fn dead_letters_from(
         &self,
         entry: &CatalogEntry,
@@ -56,7 +56,8 @@ impl Store {
         }
         let letters: Vec<Option<Bytes>> =
             self.ask(&redis::Cmd::hmget(keys.dead_letter_messages(), &sequences)).await?;
-        // Skip what was redriven or discarded meanwhile. If it is still listed, it is damaged.
+        // Skip dead letters that were redriven or discarded meanwhile. A dead letter without content that is still
+        // listed is damaged.
         let gone = letters.iter().zip(&sequences).filter(|(letter, _)| letter.is_none());
         let gone: Vec<Sequence> = gone.map(|(_, sequence)| *sequence).collect();
         let listed = self.are_dead(entry, &gone).await?;
@@ -111,7 +112,7 @@ impl Store {
     }
 }
 
-/// Reads a dead letter. If it is unreadable, the result has at least its sequence.
+/// Reads a dead letter. If it is unreadable, the result still has its sequence.
 fn read_or_damaged(entry: &CatalogEntry, sequence: Sequence, letter: Bytes) -> DeadLetter {
     read(entry, sequence, letter).unwrap_or_else(|error| DeadLetter {
         at_ms: 0,
@@ -121,7 +122,7 @@ fn read_or_damaged(entry: &CatalogEntry, sequence: Sequence, letter: Bytes) -> D
     })
 }
 
-/// `<at, ms> <stage> <length of the reason> <length of the attempts>;<reason><attempts><record>`
+/// Parses `<at, ms> <stage> <length of the reason> <length of the attempts>;<reason><attempts><record>`.
 fn read(entry: &CatalogEntry, sequence: Sequence, letter: Bytes) -> Result<DeadLetter, StoreError> {
     let unreadable = |what: &str| StoreError::Unreadable(format!("dead letter {sequence}: {what}"));
     let damaged = || unreadable("it does not have the documented shape");

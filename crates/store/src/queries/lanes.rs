@@ -1,5 +1,5 @@
-//! The lanes of a destination with the most pending messages, found by a scan of the keys in Redis. One
-//! call visits a bounded part of them.
+//! The lanes of a destination with the most pending messages, found by a scan of the keys in Redis. One call visits a
+//! limited part of the keys.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -16,15 +16,15 @@ use redis_client::Deployment;
 
 /// The most steps of a scan in one call.
 const STEPS_MAX: usize = 20;
-/// A call begins no further step after this time.
+/// After this time, a call does not begin another step.
 const TIME_MAX: Duration = Duration::from_millis(500);
-/// Lanes that are counted in one round trip.
+/// The most lanes whose messages one round trip counts.
 const COUNTED_AT_ONCE: usize = 500;
 
-/// A lane, and how many messages it holds.
+/// A lane, and the number of its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneSize {
-    /// The ordering key; `None` where the destination is one lane.
+    /// The ordering key; `None` if the destination is one lane.
     pub key: Option<String>,
     /// Messages that have not left.
     pub pending: u64,
@@ -34,20 +34,20 @@ pub struct LaneSize {
     pub head: Option<Listed>,
 }
 
-/// The largest lanes of the visited part.
+/// The largest lanes in the visited part of the keys.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LanesScanned {
-    /// Those with the most pending messages first.
+    /// The lanes, sorted: the most pending messages first.
     pub lanes: Vec<LaneSize>,
     /// Where the next call continues; `None` at the end.
     pub next: Option<u64>,
-    /// Which share of the server's keys is visited, up to 1. Unknown in a cluster.
+    /// The share of the server's keys visited so far, 0 to 1. Unknown in a cluster.
     pub progress: Option<f64>,
 }
 
 impl Store {
-    /// Visits the next part of the keys, and returns its lanes with the most pending messages, at most `max`.
-    /// A lane is in exactly one part, except that a scan may visit a key twice.
+    /// Visits the next part of the keys, and returns at most `max` lanes of this part: those with the most pending
+    /// messages. A lane is in exactly one part, except that a scan may visit a key twice.
     pub async fn scan_lanes(
         &self,
         entry: &CatalogEntry,
@@ -96,7 +96,7 @@ impl Store {
                 }
                 let counts = self.query_lenient(&pipe).await?;
                 for (lane, count) in some.iter().zip(counts) {
-                    // A key that cannot be read holds nothing that could be counted.
+                    // Count an unreadable key as empty.
                     let count: u64 = redis::from_redis_value(count).unwrap_or_default();
                     if count > 0 {
                         top.insert(Some(lane.clone()), count);
@@ -156,7 +156,7 @@ impl Store {
 /// The pending messages of each lane.
 type Sizes = HashMap<Option<String>, u64>;
 
-/// Drops small lanes once there are many more than `max`.
+/// Removes the smallest lanes until at most `max` are left.
 fn keep_largest(sizes: &mut Sizes, max: usize) {
     if sizes.len() <= max {
         return;
@@ -172,7 +172,7 @@ fn keep_largest(sizes: &mut Sizes, max: usize) {
     });
 }
 
-/// Which share of the keys a scan has visited: Redis counts its cursor up from the highest bit.
+/// The share of the keys that a scan has visited. Redis counts its cursor up from the highest bit.
 fn progress(cursor: u64) -> f64 {
     match cursor {
         0 => 1.0,

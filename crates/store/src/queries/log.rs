@@ -1,4 +1,4 @@
-//! The log of a destination: what has left it.
+//! The log of a destination: the messages that have left it.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use crate::{
 use domain::Sequence;
 
 impl Store {
-    /// The log entries of these sequences; `None` if there is none (any more).
+    /// The log entries of these sequences; `None` if an entry does not exist (any more).
     pub async fn log_entries(
         &self,
         entry: &CatalogEntry,
@@ -19,12 +19,12 @@ impl Store {
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
-        // An unreadable entry counts as none, so that it does not hide the others.
+        // An unreadable entry counts as missing, so that it does not hide other entries.
         let found = self.log_found(entry, sequences).await?;
         Ok(found.into_iter().map(|entry| entry?.ok()).collect())
     }
 
-    /// Like `log_entries`, but an unreadable entry says why. For display.
+    /// Like `log_entries`, but returns the reason for an unreadable entry. For display.
     pub async fn log_found(
         &self,
         entry: &CatalogEntry,
@@ -36,8 +36,8 @@ impl Store {
         Ok(entries.into_iter().map(|entry| entry.map(read)).collect())
     }
 
-    /// Loads the bodies that are stored out of line into entries. An entry whose body is gone loses its
-    /// content.
+    /// Loads bodies that are stored out of line into their entries. If the body of an entry is gone, the entry loses
+    /// its content.
     pub async fn fill_entries(
         &self,
         entry: &CatalogEntry,

@@ -14,18 +14,18 @@ use domain::{Epoch, Position, Sequence};
 /// How many messages one round trip searches for an id.
 const SEARCHED_AT_ONCE: usize = 250;
 
-/// The newest entries of the log, or those before a position in it.
+/// A page of the log: its newest entries, or the entries before a position.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Newest {
-    /// Newest first.
+    /// The sequences, newest first.
     pub sequences: Vec<Sequence>,
     /// Where the next page begins; `None` on the last page.
     pub next: Option<u64>,
 }
 
 impl Store {
-    /// The head of a lane (its key as in [`LaneRequest::key`](crate::LaneRequest::key)); none if the lane is empty.
-    /// Without ordering, the oldest message.
+    /// The head of a lane (`lane` is as in [`LaneRequest::key`](crate::LaneRequest::key)); `None` if the lane is
+    /// empty. Without ordering, the oldest message.
     pub async fn lane_head(
         &self,
         entry: &CatalogEntry,
@@ -37,7 +37,7 @@ impl Store {
         Ok(head.first().copied())
     }
 
-    /// The position stamped under an idempotency key, while the key is remembered.
+    /// The position that was stamped under an idempotency key, while Redis remembers the key.
     pub async fn stamped_under(
         &self,
         entry: &CatalogEntry,
@@ -57,12 +57,12 @@ impl Store {
         let (Some(Ok(epoch)), Some(Ok(sequence))) = (words.next(), words.next()) else {
             return Err(StoreError::Unreadable(format!("the idempotency key {idempotency_key:?}")));
         };
-        // A key of an earlier destination with the same name does not count.
+        // A key that was stored for an earlier destination with the same name does not count.
         Ok((epoch >= born.unwrap_or_default()).then_some(Position { epoch, sequence }))
     }
 
-    /// The sequence of the last message with this id, among the last `max` and `ids_max`: from the index, or by a
-    /// search of the messages and the log, the newest first.
+    /// The sequence of the last message with this id, among the last `max` and `ids_max` messages. Found in the
+    /// index, or by a search of the messages and the log, newest first.
     pub async fn stamped_with_id(
         &self,
         entry: &CatalogEntry,
@@ -74,7 +74,7 @@ impl Store {
         if entry.destination.ids_indexed() > 0 {
             pipe.zscore(keys.ids(), id);
             let (score,): (Option<f64>,) = self.query(&pipe).await?;
-            // Scores are exact up to 2^53, and no sequence is above that.
+            // Scores are exact up to 2^53, and no sequence is above 2^53.
             return Ok(score.map(|score| score as Sequence));
         }
         pipe.hget(keys.hash(), "last");
@@ -100,7 +100,7 @@ impl Store {
         Ok(None)
     }
 
-    /// Which of these are dead letters.
+    /// Tells which of these sequences are dead letters.
     pub async fn are_dead(
         &self,
         entry: &CatalogEntry,
@@ -114,8 +114,8 @@ impl Store {
         Ok(scores.into_iter().map(|score| score.is_some()).collect())
     }
 
-    /// The messages that left last, in pages: those before position `before`. The position counts
-    /// everything that has ever left, so pages stay aligned while more messages leave.
+    /// A page of the messages that left last: those before position `before`. The position counts all messages that
+    /// have ever left, so pages stay aligned while further messages leave.
     pub async fn log_newest(
         &self,
         entry: &CatalogEntry,
@@ -133,7 +133,7 @@ impl Store {
         type Answer = (Option<u64>, u64, Vec<Sequence>);
         let (settled, length, mut sequences): Answer = self.query_at_once(&pipe).await?;
         sequences.reverse();
-        // Messages that left between the two reads have shifted the list: skip those that the last page
+        // Messages that left between the two reads have shifted the list: skip messages that the last page has
         // returned.
         let first = settled.unwrap_or_default().saturating_sub(skipped);
         let shown_before = first.saturating_sub(before).min(sequences.len() as u64) as usize;

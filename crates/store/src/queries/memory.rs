@@ -11,12 +11,12 @@ impl Store {
         self.observed("INFO", &[key.into()], answer)
     }
 
-    /// The memory of each partition's server, in order; `None` where it does not answer.
+    /// The memory of each partition's server, in order; `None` if the server does not answer.
     pub async fn memory_of_all(&self) -> Vec<Option<Memory>> {
         let numbers = 0..self.keys().partitions();
         let keys: Vec<String> =
             numbers.map(|number| self.keys().partition(number).epoch()).collect();
-        // The partition of a key is its index.
+        // In this list, the index of a key is the number of its partition.
         self.of_servers(&keys, |first| self.memory(first as u16)).await
     }
 }

@@ -1,4 +1,4 @@
-//! Pending messages for display: list them and find the state of each.
+//! Lists pending messages for display, with the state of each.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,11 +8,11 @@ use redis::{Cmd, Pipeline};
 use crate::{Store, StoreError, calls::unexpected, entry::CatalogEntry};
 use domain::{LeaseToken, Ordering, Sequence, Stamped, State, Tombstone, WorkerName};
 
-/// The most leases of a partition that are searched for those of a destination.
+/// The most leases of a partition that are searched for leases of a destination.
 const LEASES_MAX: isize = 5_000;
-/// How many messages to read at once when a filter picks some of them.
+/// How many messages to read at once when a filter selects some of them.
 const SCAN: usize = 500;
-/// Keys to search in one round trip for the lane of a damaged message.
+/// The number of keys that one round trip searches for the lane of a damaged message.
 const SCAN_KEYS: usize = 1_000;
 /// How many messages to read in one round trip, without bodies that are stored out of line.
 const READ_MAX: usize = 500;
@@ -22,9 +22,9 @@ const READ_MAX: usize = 500;
 pub struct Which {
     /// Only messages in this state.
     pub state: Option<State>,
-    /// Only messages with this ordering key; empty: only messages without one.
+    /// Only messages with this ordering key; empty: only messages without an ordering key.
     pub key: Option<String>,
-    /// Only messages from this sequence on.
+    /// Only messages beginning at this sequence.
     pub from: Sequence,
     /// The cursor of the previous page.
     pub cursor: Option<u64>,
@@ -37,22 +37,23 @@ pub struct Which {
 pub struct Listed {
     /// The message.
     pub message: Stamped,
-    /// Its state. A tombstone has the state in which it will leave.
+    /// The state of the message. A tombstone has the state in which it will leave.
     pub state: State,
     /// When a delayed message is due, in ms since 1970.
     pub due_ms: Option<u64>,
     /// Since when a halted message is halted, in ms since 1970.
     pub halted_ms: Option<u64>,
-    /// True if it leaves as soon as the attempt in progress has ended.
+    /// True if the message leaves as soon as the attempt in progress has ended.
     pub withdrawing: bool,
-    /// The lease of a processor or worker on a message that is being processed, or of a consumer on one that is ready.
+    /// The lease on the message: of a processor or worker if the message is being processed, of a consumer if it is
+    /// ready.
     pub lease: Option<Leased>,
-    /// True if a consumer may take it, or holds it.
+    /// True if a consumer may take the message, or holds it.
     pub is_for_consumers: bool,
 }
 
 impl Listed {
-    /// True if it waits because its worker asked to have it later.
+    /// True if the message waits because its worker asked to get it later.
     pub fn waits_for_later(&self) -> bool {
         self.state == State::Delayed && self.message.attempts.waits_for_later
     }
@@ -61,38 +62,38 @@ impl Listed {
 /// A lease on a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leased {
-    /// The worker, consumer or pod that holds it; `None`: one that gave no name.
+    /// The worker, consumer or pod that holds the lease; `None` if it gave no name.
     pub holder: Option<WorkerName>,
-    /// When it expires unless extended, in ms since 1970.
+    /// When the lease expires unless extended, in ms since 1970.
     pub expires_ms: u64,
 }
 
-/// Some of the pending messages.
+/// A page of pending messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Page {
-    /// In order of sequence if one lane is listed; without bodies.
+    /// The messages, without bodies. If they are of one lane, in order of sequence.
     pub items: Vec<Listed>,
     /// Where the next page begins; `None` on the last page.
     pub next: Option<u64>,
 }
 
-/// Messages that the filter has not seen yet.
+/// Messages to which the filter has not been applied yet.
 struct Candidates {
     sequences: Vec<Sequence>,
-    /// Where to continue.
+    /// Where the next page continues.
     next: Option<u64>,
     /// True if `next` is a sequence.
     by_sequence: bool,
 }
 
 impl Store {
-    /// The pending messages that match, one page at a time.
+    /// The pending messages that match `which`, one page at a time.
     pub async fn pending(&self, entry: &CatalogEntry, which: &Which) -> Result<Page, StoreError> {
         let Candidates { sequences, mut next, by_sequence } = self.candidates(entry, which).await?;
         let is_wanted = |one: &Listed| {
-            // A message without a key counts as one with an empty key.
+            // A message without an ordering key counts as one with an empty key.
             let key = one.message.message.key.as_deref().unwrap_or_default();
-            // A damaged message is halted, or will be.
+            // A damaged message is halted, or will be halted.
             let is_damaged = one.state == State::Damaged;
             which
                 .state
@@ -105,7 +106,7 @@ impl Store {
             let listed = self.listed_in(entry, some, which.key.as_deref()).await?;
             items.extend(listed.into_iter().filter(is_wanted).map(without_body));
         }
-        // The filter may reject many, so more were read than the page needs.
+        // The filter may reject many messages, so more messages were read than the page needs.
         let limit = which.limit.max(1);
         if by_sequence && let Some(left_out) = items.get(limit) {
             next = Some(left_out.message.position.sequence);
@@ -114,7 +115,7 @@ impl Store {
         Ok(Page { items, next })
     }
 
-    /// Sequences that may match, and where to continue.
+    /// Sequences that may match, and where the next page continues.
     async fn candidates(
         &self,
         entry: &CatalogEntry,
@@ -168,8 +169,8 @@ impl Store {
         Ok(Candidates { sequences: found, next, by_sequence: true })
     }
 
-    /// The state of these messages, without bodies that are stored out of line. Skips messages that are
-    /// gone. Redis does not know which ready messages are being delivered.
+    /// The states of these messages, without bodies that are stored out of line. Skips messages that have left. Redis
+    /// does not know which ready messages are being delivered.
     pub async fn listed(
         &self,
         entry: &CatalogEntry,
@@ -238,8 +239,8 @@ impl Store {
 }
 
 impl Store {
-    /// Adds to `found` the messages without a record that a lane or `halted` still names. Where
-    /// lanes are keys and `key` is unknown, only `halted` is checked.
+    /// Adds to `found` the messages without a record that a lane or `halted` still names. With ordering by key and an
+    /// unknown `key`, only checks `halted`.
     async fn with_missing(
         &self,
         entry: &CatalogEntry,
@@ -290,8 +291,8 @@ impl Store {
         Ok(messages)
     }
 
-    /// Finds the lane of an unreadable message by a search of all lanes of its destination. `None`
-    /// if no lane holds it.
+    /// Finds the lane of an unreadable message by a search of all lanes of its destination. `None` if the message is
+    /// in no lane.
     pub async fn lane_holding(
         &self,
         entry: &CatalogEntry,
@@ -316,7 +317,7 @@ impl Store {
                 for key in &found {
                     pipe.zscore(key, sequence);
                 }
-                // A key of another type holds no message.
+                // A key with another type holds no message.
                 let scores = self.query_lenient(&pipe).await?;
                 let at = scores.iter().position(|score| *score != redis::Value::Nil);
                 if let Some(key) = at.and_then(|at| found[at].strip_prefix(&prefix)) {
@@ -343,7 +344,7 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-/// Pages do not include bodies; `accounted_bytes` tells their length.
+/// Removes bodies, because pages do not contain them. `accounted_bytes` holds their length.
 fn without_body(mut listed: Listed) -> Listed {
     listed.message.message.body.bytes = Bytes::new();
     listed.message.input = None;

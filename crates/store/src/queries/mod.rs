@@ -1,4 +1,4 @@
-//! Queries, which change nothing: for display, and to find work.
+//! Queries, which do not change data: for display, and to find work.
 
 pub mod attention;
 pub mod audit;

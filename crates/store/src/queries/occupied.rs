@@ -1,5 +1,5 @@
-//! Which partitions hold anything of a kind, and of which destinations. One command asks for all partitions, so an idle
-//! pod hardly asks Redis.
+//! Which partitions have any entries of a kind, and for which destinations. One command covers all partitions, so an
+//! idle pod rarely queries Redis.
 
 use std::collections::HashSet;
 
@@ -14,16 +14,16 @@ const KEYS_MAX: usize = 1_000;
 /// The most members of a set of a partition that one query returns.
 const MEMBERS_MAX: isize = 1_000;
 
-/// The destinations of some partitions that have messages waiting, in work, or on their way out.
+/// The destinations of some partitions that have messages which wait, are being processed, or are about to leave.
 #[derive(Debug, Default)]
 pub struct InMotion {
-    /// Their names.
+    /// The names of the destinations.
     pub names: HashSet<DestinationName>,
-    /// Partitions with more than one query returns: each of their destinations may be in motion.
+    /// Partitions with more entries than one query returns. In these, each destination may be in motion.
     pub cut: HashSet<u16>,
 }
 
-/// The sets of a partition whose members are destinations, or begin with one.
+/// The sets of a partition whose members are names of destinations, or begin with one.
 fn sets(keys: &PartitionKeys) -> [String; 7] {
     [
         keys.active_builtin(),
@@ -37,8 +37,8 @@ fn sets(keys: &PartitionKeys) -> [String; 7] {
 }
 
 impl Store {
-    /// Those of these partitions in which one of these keys exists. A partition whose server does not answer is among
-    /// them: the query that follows finds that out.
+    /// Returns the partitions in which one of these keys exists. Also returns a partition if its server does not
+    /// answer: the next query finds that out.
     pub(crate) async fn occupied<const N: usize>(
         &self,
         partitions: &[u16],
@@ -52,7 +52,7 @@ impl Store {
             pipe
         };
         let mut asked: Vec<usize> = (0..keys.len()).collect();
-        // The keys of several partitions are in several slots of a cluster.
+        // In a cluster, the keys of different partitions are in different slots.
         if asked.len() > 1 && self.client().deployment() != Deployment::Cluster {
             let chunks: Vec<_> = asked.chunks((KEYS_MAX / N).max(1)).collect();
             let looks =
@@ -69,8 +69,8 @@ impl Store {
 }
 
 impl Store {
-    /// The destinations of these partitions that have messages in motion. Others may have messages too: halted ones, and
-    /// what waits for these. An error if no server answers.
+    /// The destinations of these partitions that have messages in motion. Other destinations may have messages, too:
+    /// halted messages, and messages that wait behind them. Returns an error if no server answers.
     pub async fn in_motion(&self, partitions: &[u16]) -> Result<InMotion, StoreError> {
         let partitions = self.occupied(partitions, sets).await;
         let looks = partitions.iter().map(|partition| {

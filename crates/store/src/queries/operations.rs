@@ -6,7 +6,7 @@ use crate::{Store, StoreError, entry::CatalogEntry};
 use domain::DestinationName;
 
 impl Store {
-    /// The state of an operation; `None` if there is none (any more).
+    /// The state of an operation; `None` if the operation does not exist (any more).
     pub async fn operation(
         &self,
         entry: &CatalogEntry,
@@ -17,7 +17,7 @@ impl Store {
         Ok(state)
     }
 
-    /// The states of the operations of a destination that are still kept, the newest first.
+    /// The states of a destination's operations that Redis still keeps, newest first.
     pub async fn operations(&self, entry: &CatalogEntry) -> Result<Vec<String>, StoreError> {
         let keys = self.keys_of(entry);
         let ids = self.operation_ids(&entry.destination.name).await?;
@@ -32,7 +32,7 @@ impl Store {
         Ok(states.into_iter().flatten().collect())
     }
 
-    /// The ids of the operations of a destination, the oldest first. Some may be forgotten by now.
+    /// The ids of a destination's operations, oldest first. Redis may have forgotten some of them.
     pub(crate) async fn operation_ids(
         &self,
         destination: &DestinationName,

@@ -1,4 +1,4 @@
-//! Who owns which partition, and the clock of Redis.
+//! The owners of partitions, and the clock of Redis.
 
 use redis::Value;
 use tokio::time::Instant;
@@ -7,8 +7,8 @@ use crate::{Store, StoreError};
 use redis_client::{note_server_clock, server_clock_ms};
 
 impl Store {
-    /// The values of the owner keys of these partitions, in order: empty if there is no owner. `None` if Redis did not
-    /// tell.
+    /// The values of the owner keys of these partitions, in order; empty if a partition has no owner. `None` if Redis
+    /// did not answer.
     pub async fn owner_values(&self, partitions: &[u16]) -> Vec<Option<String>> {
         let looks = partitions.iter().map(|partition| {
             let mut pipe = redis::pipe();
@@ -23,8 +23,7 @@ impl Store {
         found.into_iter().map(value).collect()
     }
 
-    /// True if no partition has an owner and no sender is alive. False if that cannot be
-    /// determined.
+    /// True if no partition has an owner and no sender is alive. False if this is unknown.
     pub async fn is_unowned(&self) -> bool {
         let partitions: Vec<u16> = (0..self.keys().partitions()).collect();
         let mut pipe = redis::pipe();
@@ -36,8 +35,7 @@ impl Store {
         !has_senders && self.owner_values(&partitions).await.iter().all(|owner| *owner == free)
     }
 
-    /// The server's clock, in ms since 1970. In a cluster, that of the node with the list of live
-    /// pods.
+    /// The server's clock, in ms since 1970. In a cluster, the clock of the node with the list of live pods.
     pub async fn server_time_ms(&self) -> Result<u64, StoreError> {
         let asked = Instant::now();
         let now_ms = self.time_at(&self.keys().pods()).await?;

@@ -1,4 +1,4 @@
-//! The live pods, and which partitions each owns.
+//! The live pods, and the partitions that each of them owns.
 
 use std::collections::BTreeMap;
 
@@ -10,43 +10,43 @@ use crate::{
 /// A live pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodInfo {
-    /// Its unique name.
+    /// The unique name of the pod.
     pub pod: String,
-    /// The name of its machine or container; empty before its first complete heartbeat.
+    /// The name of the pod's machine or container; empty before its first complete heartbeat.
     pub host: String,
-    /// Its roles.
+    /// The roles of the pod.
     pub roles: Vec<String>,
-    /// The newest schema that it knows.
+    /// The newest schema that the pod knows.
     pub schema: u32,
-    /// How far its clock is ahead of that of Redis, in seconds, if by more than one.
+    /// How far the pod's clock is ahead of the clock of Redis, in seconds; 0 up to one second.
     pub clock_ahead_s: i64,
-    /// Its version; empty before its first complete heartbeat.
+    /// The version of the pod; empty before its first complete heartbeat.
     pub version: String,
-    /// When it started, in ms since 1970; 0 before its first complete heartbeat.
+    /// When the pod started, in ms since 1970; 0 before its first complete heartbeat.
     pub started_ms: u64,
-    /// Where it listens for HTTP, as configured; empty before its first complete heartbeat.
+    /// The address at which the pod listens for HTTP, as configured; empty before its first complete heartbeat.
     pub address: String,
-    /// Without another heartbeat it counts as dead from then on, in ms since 1970.
+    /// When the pod begins to count as dead, unless it sends another heartbeat, in ms since 1970.
     pub expires_ms: u64,
-    /// The partitions that it owns.
+    /// The partitions that the pod owns.
     pub partitions: Vec<u16>,
 }
 
-/// Who owns a partition.
+/// The owner of a partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ownership {
-    /// The pod that may release, if it is alive.
+    /// The pod that may release messages, if it is alive.
     pub owner: Option<String>,
-    /// When it last reported that it is alive, in ms since 1970, if that is known.
+    /// When the owner last reported that it is alive, in ms since 1970, if known.
     pub seen_ms: Option<u64>,
-    /// Without an owner: the last one, whose heartbeat has expired.
+    /// If there is no owner: the last owner, whose heartbeat has expired.
     pub former: Option<String>,
-    /// Releases wait for at most this long (the takeover wait).
+    /// The longest time that releases still wait (the takeover wait).
     pub takeover_wait_ms: u64,
 }
 
 impl Store {
-    /// The heartbeats that have not expired, each with the time when it does.
+    /// The heartbeats that have not expired, each with the time at which it expires.
     pub(crate) async fn heartbeats(&self) -> Result<Vec<(String, u64)>, StoreError> {
         let now_ms = self.server_time_ms().await?;
         let found: Vec<(String, f64)> = self
@@ -82,12 +82,12 @@ impl Store {
         Ok(pods)
     }
 
-    /// Who owns this partition.
+    /// The owner of this partition.
     pub async fn ownership(&self, partition: u16) -> Result<Ownership, StoreError> {
         self.owners(&[partition]).await.pop().unwrap_or_else(|| Ok(Ownership::default()))
     }
 
-    /// Who owns these partitions, in order.
+    /// The owners of these partitions, in order.
     pub async fn owners(&self, partitions: &[u16]) -> Vec<Result<Ownership, StoreError>> {
         let live = match self.heartbeats().await {
             Ok(live) => live,
@@ -113,7 +113,7 @@ impl Store {
 }
 
 impl PodInfo {
-    /// True if it has this role.
+    /// True if the pod has this role.
     pub fn has_role(&self, role: &str) -> bool {
         self.roles.iter().any(|of_pod| of_pod == role)
     }
@@ -135,7 +135,8 @@ impl PodInfo {
     }
 }
 
-/// What the value of an owner key (`<pod>.<random> …`; empty if there is none) and the live heartbeats tell.
+/// Finds the owner from the value of an owner key (`<pod>.<random> …`; empty if there is no owner) and the live
+/// heartbeats.
 fn ownership_of(value: &str, takeover_wait_ms: u64, heartbeats: &[(String, u64)]) -> Ownership {
     let pod = value.split_once('.').map(|(pod, _)| pod);
     let is_of = |(member, _): &&(String, u64)| member.split(':').any(|part| Some(part) == pod);

@@ -5,12 +5,12 @@ use bytes::Bytes;
 use crate::{Store, StoreError, attempts, entry::CatalogEntry, record};
 use domain::{Sequence, Stamped};
 
-/// How many messages one command reads, without bodies that are stored out of line. The attempts of each
-/// may take 75 kB.
+/// How many messages one command reads, without bodies that are stored out of line. The attempts of each message may
+/// take 75 kB.
 const HEADERS_MAX: usize = 100;
 
 impl Store {
-    /// The messages with these sequences, with bodies and attempts so far. `None` if it is gone.
+    /// The messages with these sequences, with their bodies and attempts so far; `None` for a message that has left.
     pub async fn messages(
         &self,
         entry: &CatalogEntry,
@@ -23,7 +23,7 @@ impl Store {
             Ok::<_, StoreError>(found)
         };
         let found = read().await?;
-        // Between the two reads a body may have been replaced or removed: read once more.
+        // Between the two reads, a body may have been replaced or removed: read both once more.
         match found.iter().flatten().any(|message| message.damaged.is_some()) {
             true => read().await,
             false => Ok(found),

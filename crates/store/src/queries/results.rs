@@ -7,7 +7,7 @@ use crate::{Store, StoreError, entry::CatalogEntry, kept_result::KeptResult};
 use domain::Sequence;
 
 impl Store {
-    /// The result that is kept for the producer of this message, if there is one.
+    /// The result that Redis keeps for the producer of this message, if there is one.
     pub async fn kept_result(
         &self,
         entry: &CatalogEntry,

@@ -1,4 +1,4 @@
-//! What the Redis servers say of themselves.
+//! Reads the state of the Redis servers.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use crate::{Store, StoreError, entry::CatalogEntry};
 use redis_client::{SentinelState, ServerState};
 
 impl Store {
-    /// The name and the state of each primary, or why it does not answer.
+    /// The name and the state of each primary, or the reason why it does not answer.
     pub async fn examine_servers(&self) -> Vec<(String, Result<ServerState, StoreError>)> {
         let asked = self.client().examine(true).await;
         asked.into_iter().map(|(name, state)| (name, state.map_err(StoreError::from))).collect()
     }
 
-    /// The address of each sentinel, with its state or why it does not answer. Empty without sentinels.
+    /// The address of each sentinel, with its state or the reason why it does not answer. Empty without sentinels.
     pub async fn examine_sentinels(&self) -> Vec<(String, Result<SentinelState, String>)> {
         self.client().examine_sentinels().await
     }
 
-    /// The name of each primary, with the indices of those of these destinations that it holds.
+    /// The name of each primary, with the indices of the destinations that it holds.
     pub fn held_by(&self, all: &[Arc<CatalogEntry>]) -> Vec<(String, Vec<usize>)> {
         let hash = |entry: &Arc<CatalogEntry>| self.keys_of(entry).hash();
         self.client().keys_by_name(&all.iter().map(hash).collect::<Vec<_>>())

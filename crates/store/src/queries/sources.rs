@@ -1,4 +1,4 @@
-//! The marks of sources: the position of the last message of each.
+//! The marks of sources: the position of the last message of each source.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use redis::Cmd;
 
 use crate::{Store, StoreError, entry::CatalogEntry};
 
-/// How many one query reads, roughly.
+/// The approximate number of marks that one query reads.
 const PAGE: usize = 1000;
 
 impl Store {
@@ -37,7 +37,7 @@ impl Store {
         self.ask(&Cmd::hget(self.keys_of(entry).sources(), name)).await
     }
 
-    /// Forgets the mark of a source. False if there was none.
+    /// Forgets the mark of a source. False if the source had no mark.
     pub async fn remove_source(
         &self,
         entry: &CatalogEntry,

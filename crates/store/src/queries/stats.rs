@@ -23,24 +23,24 @@ const CANDIDATES_MAX: isize = 20;
 /// A destination's numbers, read at one instant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Stats {
-    /// The last sequence stamped.
+    /// The last sequence that was stamped.
     pub last_sequence: Sequence,
-    /// Messages that are not gone: the sum of the next six. Together with the totals of gone
-    /// messages it equals `last_sequence`.
+    /// Messages that have not left: the sum of the next six numbers. Together with the totals of messages that have
+    /// left, it equals `last_sequence`.
     pub pending: u64,
     /// Messages that wait for processing.
     pub waiting: u64,
     /// Messages under a lease.
     pub processing: u64,
-    /// Messages that are processed, or need not be, and wait for their turn to be delivered.
+    /// Messages that are processed, or need no processing, and wait for their turn to be delivered.
     pub ready: u64,
     /// Messages in delivery.
     pub delivering: u64,
-    /// Messages whose attempts are used up: their lanes wait for an operator.
+    /// Messages that have no attempts left: their lanes wait for an operator.
     pub halted: u64,
     /// Messages that may not be processed yet, or wait for their backoff.
     pub delayed: u64,
-    /// The bytes of the pending messages' bodies, as they arrived.
+    /// The bytes of the pending messages' bodies as they arrived.
     pub pending_bytes: u64,
     /// Dead letters. They are not pending.
     pub dead_letters: u64,
@@ -54,43 +54,43 @@ pub struct Stats {
     pub cancelled_total: u64,
     /// Which parts are paused.
     pub paused: Paused,
-    /// Unreadable fields of the destination's hash, and unreadable keys. Their numbers are 0, and
-    /// numbers derived from them are wrong.
+    /// Fields of the destination's hash and keys that cannot be read. Their numbers are 0, and numbers derived from
+    /// them are wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<&'static str>,
-    /// Why it needs attention, the worst first; empty if it is well.
+    /// Why the destination needs attention, the worst cause first; empty if it needs none.
     pub attention: Vec<Attention>,
-    /// Messages of which attempts are stored: most of them have failed.
+    /// Messages with stored attempts. Most of them have failed.
     #[serde(skip)]
     pub with_attempts: u64,
     /// The oldest head of all lanes.
     pub head: Option<Head>,
-    /// If there are many lanes, the oldest heads.
+    /// The oldest heads, if the destination has several lanes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub heads: Vec<Head>,
 }
 
-/// A lane's head, and what it waits for.
+/// The head of a lane, and what it waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Head {
-    /// Its sequence.
+    /// The sequence of the head.
     pub sequence: Sequence,
-    /// Its ordering key, with ordering by key.
+    /// The ordering key of the head, with ordering by key.
     pub key: Option<String>,
-    /// Its state.
+    /// The state of the head.
     pub state: State,
-    /// How long ago it arrived, in milliseconds.
+    /// How long ago the head arrived, in milliseconds.
     pub age_ms: u64,
-    /// What it waits for: `transform`, `delivery`, its `delay`, or an `operator`.
+    /// What the head waits for: `transform`, `delivery`, its `delay`, or an `operator`.
     pub blocked_by: &'static str,
-    /// Failed attempts in the stage that it waits for.
+    /// Failed attempts in the current stage of the head.
     pub attempts: u32,
-    /// Leases on it that expired.
+    /// Leases on the head that expired.
     pub stalls: u32,
-    /// How long it has been halted, in milliseconds.
+    /// How long the head has been halted, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub halted_for_ms: Option<u64>,
-    /// The last error.
+    /// The last error of the head.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<AttemptError>,
 }
@@ -129,8 +129,8 @@ impl Store {
         self.backlog_now(entry).await
     }
 
-    /// The lanes' heads, oldest first. With many lanes, the search covers the messages that have
-    /// waited longest in each state: exact if there are few heads, else nearly so.
+    /// The heads of the lanes, oldest first. With many lanes, the search covers the messages that have waited longest
+    /// in each state. It is exact if there are few heads, and almost exact otherwise.
     pub(super) async fn heads(
         &self,
         entry: &CatalogEntry,
@@ -141,7 +141,7 @@ impl Store {
         for _ in 0..HEADS_READ_MAX {
             let sequences = self.head_candidates(entry).await?;
             listed = self.listed(entry, &sequences).await?;
-            // A head may leave between the two reads: then another one is the head.
+            // A head may leave between the two reads. Then another message is the head.
             if listed.len() == sequences.len() {
                 break;
             }
@@ -201,14 +201,14 @@ impl Store {
         let mut pipe = Pipeline::new();
         pipe.lrange(keys.waiting(), 0, CANDIDATES_MAX - 1);
         pipe.zrange(keys.lanes(), 0, CANDIDATES_MAX - 1);
-        // What a consumer holds stands behind all free lanes.
+        // A lane that a consumer holds comes after all free lanes.
         pipe.zrange(keys.lanes(), -CANDIDATES_MAX, -1);
         pipe.zrange(keys.partition.leases(), 0, 10 * CANDIDATES_MAX - 1);
         pipe.zrange(keys.partition.delayed(), 0, 10 * CANDIDATES_MAX - 1);
         pipe.zrange(keys.halted(), 0, CANDIDATES_MAX - 1);
         let answers = self.query_lenient(&pipe).await?.into_iter();
         let answers = answers.map(|answer| texts(Some(answer), "a query for heads"));
-        // A key that cannot be read adds no candidates, and must not hide the others'.
+        // A key that cannot be read adds no candidates, and must not hide the candidates of other keys.
         let mut answers = answers.map(Result::unwrap_or_default);
         let mut next = || answers.next().unwrap_or_default();
         let numbers = |all: Vec<String>| -> Vec<Sequence> {
@@ -224,7 +224,7 @@ impl Store {
                 sequences.extend(parts.next().and_then(|text| text.parse::<Sequence>().ok()));
             }
         }
-        // Each of these messages is in a lane; the head of that lane counts.
+        // Each of these messages is in a lane, whose head is a candidate.
         if !sequences.is_empty() {
             let records: Vec<Option<Bytes>> =
                 self.ask(&Cmd::hmget(keys.messages(), &sequences)).await?;

@@ -1,4 +1,4 @@
-//! Reads the definitions that are kept.
+//! Reads stored earlier definitions.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
 use domain::{Destination, DestinationName};
 
 impl Store {
-    /// The last versions of a destination's definition, the newest first. Their secrets are masked.
+    /// The last versions of a destination's definition, newest first. Their secrets are masked.
     pub async fn versions(
         &self,
         destination: &DestinationName,
@@ -25,7 +25,7 @@ impl Store {
         &self,
     ) -> Result<BTreeMap<DestinationName, KeptDefinition>, StoreError> {
         let mut pipe = redis::pipe();
-        // There are few: one call returns all.
+        // There are few definitions, so one call returns them all.
         pipe.cmd("HSCAN").arg(self.keys().removed_definitions()).arg(0).arg("COUNT").arg(1000);
         let ((_, lines),): ((u64, BTreeMap<String, String>),) = self.query(&pipe).await?;
         let read = |(name, line): (String, String)| {
@@ -36,7 +36,7 @@ impl Store {
         Ok(lines.into_iter().filter_map(read).collect())
     }
 
-    /// The definition of a removed destination, as it is stored, if it is kept.
+    /// The definition of a removed destination in its stored form, if Redis still keeps it.
     pub async fn removed_definition(
         &self,
         destination: &DestinationName,
@@ -47,13 +47,13 @@ impl Store {
         Ok(line.as_deref().and_then(read_removed))
     }
 
-    /// The definition of a removed destination, with its secrets, if these were encrypted.
+    /// Decrypts a kept definition. Its secrets are included only if they were encrypted.
     pub fn unseal_kept(&self, kept: &KeptDefinition) -> Result<Destination, StoreError> {
         self.inner.keyring.unseal(&kept.definition.to_string())
     }
 }
 
-/// Reads the definition of a removed destination; `None` if its time is over.
+/// Reads the definition of a removed destination; `None` if it was kept for too long.
 fn read_removed(line: &str) -> Option<KeptDefinition> {
     let since = server_clock_ms().saturating_sub(REMOVED_KEPT.as_millis() as u64);
     KeptDefinition::read(line).filter(|kept| kept.at_ms >= since)

@@ -1,4 +1,4 @@
-//! What blocks a lane: its head, what waits behind it, and who may deliver it.
+//! What blocks a lane: its head, the messages behind it, and the owner that may deliver it.
 
 use redis::{Cmd, Pipeline};
 
@@ -6,36 +6,38 @@ use super::{messages::Listed, pods::Ownership, work::time_of_hint};
 use crate::{Store, StoreError, WrongType, entry::CatalogEntry};
 use domain::Ordering;
 
-/// The field of a destination that holds how much of its rate is used (`lua/include/rate.lua`).
+/// The field of a destination that holds until when its rate is used up (`lua/include/rate.lua`).
 const GRANTED_UNTIL: &str = "granted_until";
 
 /// A lane and its head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneHead {
-    /// The head; without a body that is stored out of line.
+    /// The head, without a body that is stored out of line.
     pub head: Listed,
-    /// How many messages of the lane wait behind it.
+    /// How many messages of the lane wait behind the head.
     pub behind: u64,
-    /// The bytes of their bodies, if the lane is the whole destination.
+    /// The bytes of these messages' bodies, if the destination is one lane.
     pub bytes_behind: Option<u64>,
-    /// The head is not released before then, in ms since 1970: the end of its backoff, if it has one.
+    /// Before this time, the head is not released, in ms since 1970: the end of its backoff. `None` if there is no
+    /// backoff.
     pub not_before_ms: Option<u64>,
     /// When the rate of the transform allows the next attempt, in ms since 1970; `None` without a rate.
     pub next_attempt_ms: Option<u64>,
-    /// Since when it is the head, in ms since 1970; `None` if the log no longer has the message before it.
+    /// Since when this message is the head, in ms since 1970; `None` if the log does not have the previous message
+    /// any more.
     pub head_since_ms: Option<u64>,
-    /// How many messages of the destination are being delivered, as their owner noted within the last seconds.
+    /// How many messages of the destination are being delivered, as their owner recorded within the last seconds.
     pub delivering: u64,
-    /// How many deliveries of the destination wait for a connection, as their owner noted.
+    /// How many deliveries of the destination wait for a connection, as their owner recorded.
     pub awaiting_connection: u64,
-    /// If the receiver fails: when its owner probes it next, in ms since 1970, as it noted.
+    /// If the receiver fails: when the owner probes it next, in ms since 1970, as the owner recorded.
     pub probe_at_ms: Option<u64>,
-    /// Who owns the partition.
+    /// The owner of the partition.
     pub ownership: Ownership,
 }
 
 impl Store {
-    /// The key of the wrong type that halts the destination, if there is one.
+    /// The key with the wrong type that halts the destination, if there is one.
     pub async fn wrong_type(&self, entry: &CatalogEntry) -> Result<Option<WrongType>, StoreError> {
         let noted: Option<String> =
             self.ask(&Cmd::hget(self.keys_of(entry).hash(), "wrong_type")).await?;
@@ -49,8 +51,8 @@ impl Store {
         Ok((!is_over).then_some(WrongType { key, found, expected }))
     }
 
-    /// The head of the lane with this ordering key. Without a key: of the destination's lane, or with
-    /// several lanes of the one whose head is the oldest. `None` if nothing is pending.
+    /// The head of the lane with this ordering key. Without a key: the head of the destination's lane, or, with
+    /// several lanes, the oldest head. `None` if no message is pending.
     pub async fn why(
         &self,
         entry: &CatalogEntry,
@@ -100,14 +102,14 @@ impl Store {
         }))
     }
 
-    /// Until when the rate of the transform is used up, in us since 1970; 0 if it never was.
+    /// Until when the rate of the transform is used up, in µs since 1970; 0 if no message has used it yet.
     pub(super) async fn granted_until_us(&self, entry: &CatalogEntry) -> Result<u64, StoreError> {
         let until: Option<f64> =
             self.ask(&Cmd::hget(self.keys_of(entry).hash(), GRANTED_UNTIL)).await?;
         Ok(until.unwrap_or_default() as u64)
     }
 
-    /// Asks when this head may be released: a score, in ms since 1970.
+    /// Adds a query to `pipe`: when this head may be released, as a score in ms since 1970.
     fn ask_not_before(&self, pipe: &mut Pipeline, entry: &CatalogEntry, head: &Listed) {
         let keys = self.keys_of(entry);
         let lane = entry.destination.lane_key(head.message.message.key.as_deref());
@@ -118,8 +120,8 @@ impl Store {
         };
     }
 
-    /// The oldest heads of the lanes of a destination whose partition is owned like this; at most ten. What waits
-    /// behind them is not counted.
+    /// The oldest heads of a destination's lanes; at most ten. `ownership` is the owner of the destination's
+    /// partition. Does not count the messages behind the heads.
     pub async fn lane_heads(
         &self,
         entry: &CatalogEntry,
@@ -153,7 +155,7 @@ impl Store {
         Ok(listed.into_iter().zip(scores).map(lane).collect())
     }
 
-    /// When the message before it in its lane left, or when it arrived itself, if that was later.
+    /// When the previous message of the lane left, or when the head itself arrived, if that was later.
     async fn head_since(
         &self,
         entry: &CatalogEntry,

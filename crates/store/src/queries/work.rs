@@ -1,5 +1,5 @@
-//! Finds work: destinations with waiting messages, and with heads that may leave. The answers are
-//! hints: the scripts decide.
+//! Finds work: destinations with waiting messages, and destinations with heads that may leave. The answers are hints:
+//! the scripts decide.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -18,55 +18,56 @@ use crate::{
 use domain::DestinationName;
 use redis_client::{ServerTime, server_ms, texts};
 
-/// The most heads that the owner looks at in one scan for consumers, less one: a tombstone may be one of them.
+/// The index of the last head that the owner checks in one scan for consumers. The heads may include tombstones.
 const HEADS_MAX: isize = 63;
-/// The most leases that are looked at because they end too late.
+/// The most leases that are checked because they may end too late.
 const LATE_LEASES_MAX: isize = 16;
-/// A hint below this is no time: it means now (`lua/include/head.lua`).
+/// A hint below this number is not a time, and means now (`lua/include/head.lua`).
 const FIRST_TIME_MS: u64 = 1_000_000_000_000;
 /// Hints for more than this time from now are compared with the longest backoff of their destination.
 const FAR_MS: u64 = 5_000;
 /// The most destinations of one partition, and the most hints of each kind, that one query returns.
 const HINTS_MAX: isize = 10_000;
-/// The most lanes whose backoff is over, and the most whose hint is too late, that one query returns.
+/// The most lanes whose backoff is over, and the most lanes whose hint is too late, that one query returns.
 const DUE_LANES_MAX: isize = 256;
 const LATE_LANES_MAX: isize = 16;
 
-/// The time of a hint, if it is one.
+/// The time of a hint; `None` if the hint is not a time.
 pub(super) fn time_of_hint(score: Option<f64>) -> Option<u64> {
     score.map(|score| score as u64).filter(|time_ms| *time_ms >= FIRST_TIME_MS)
 }
 
-/// Lanes whose head may be released. A hint.
+/// Lanes whose head may be released. These are hints.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReleasableLanes {
-    /// Lanes that do not wait for others: their backoff is over, an operator retries their head, or it is a tombstone.
+    /// Lanes that do not wait for other lanes: their backoff is over, an operator retries their head, or their head
+    /// is a tombstone.
     pub due: Vec<String>,
-    /// The other lanes, longest waiting first.
+    /// The other lanes, sorted: the longest waiting first.
     pub waiting: Vec<String>,
-    /// True if there may be more of them.
+    /// True if there may be more lanes.
     pub is_cut: bool,
-    /// The time until the next backoff is over.
+    /// The time until the next backoff ends.
     pub next_due: Option<Duration>,
 }
 
-/// How long the number of messages in delivery is stored, in seconds, unless renewed.
+/// How long the numbers of current deliveries are stored, in seconds, unless renewed.
 const DELIVERING_SECONDS: u64 = 3;
 
-/// The deliveries of a destination in one second.
+/// The current deliveries of a destination, as its owner records them every second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Delivering {
     /// How many messages are being delivered.
     pub messages: usize,
     /// How many deliveries wait for a connection.
     pub awaiting_connection: usize,
-    /// The receiver fails. When its next probe begins, in ms since 1970.
+    /// If the receiver fails: when its next probe begins, in ms since 1970.
     pub probe_at_ms: Option<u64>,
 }
 
 impl Store {
-    /// For each of these partitions that has any: destinations with waiting messages, longest unserved first. A hint.
-    /// Empty where a server does not answer; an error if none answers.
+    /// For each of these partitions that has any: destinations with waiting messages, longest unserved first. These
+    /// are hints. An entry is empty if its server does not answer; an error if no server answers.
     pub async fn active_of_all(
         &self,
         partitions: &[u16],
@@ -83,8 +84,7 @@ impl Store {
         Ok(partitions.into_iter().zip(names).collect())
     }
 
-    /// Those of these destinations that may have waiting messages. May return too many, never too
-    /// few.
+    /// Returns the given destinations that may have waiting messages. May return too many, never too few.
     pub async fn active_among(
         &self,
         mut all: Vec<Arc<CatalogEntry>>,
@@ -110,10 +110,10 @@ impl Store {
         Ok(active.map(|(entry, _)| entry).collect())
     }
 
-    /// Destinations with a releasable head or a pending withdrawal, of each of these partitions that has any. A hint.
-    /// Also those whose hint is further away than their longest backoff, `wait_max_ms`: it was stored while Redis's
-    /// clock was ahead, and the next release corrects it. Empty where a server does not answer; an error if none
-    /// answers.
+    /// For each of these partitions that has any: destinations with a releasable head or a pending withdrawal. These
+    /// are hints. Also returns destinations whose hint is further ahead than their longest backoff, `wait_max_ms`:
+    /// the hint was stored while Redis's clock was ahead, and the next release corrects it. An entry is empty if its
+    /// server does not answer; an error if no server answers.
     pub async fn releasable(
         &self,
         partitions: &[u16],
@@ -148,8 +148,8 @@ impl Store {
         Ok(found.into_iter().zip(clocks).map(read).collect())
     }
 
-    /// The names that each of these queries returns (one command each). Empty where a server does
-    /// not answer; an error if none answers.
+    /// The names that each of these queries returns (one command each). An entry is empty if its server does not
+    /// answer; an error if no server answers.
     pub(crate) async fn names(
         &self,
         looks: &[redis::Pipeline],
@@ -160,12 +160,12 @@ impl Store {
             None => Ok(Vec::new()),
         };
         let found = found.into_iter().map(read);
-        // An unreadable answer of one partition must not hide the others.
+        // An unreadable answer for one partition must not hide the other answers.
         Ok(found.map(Result::unwrap_or_default).collect())
     }
 
-    /// With several lanes: those with a releasable head, at most `max` that wait for their turn. Also lanes whose hint is
-    /// too late, as in [`Store::releasable`].
+    /// If a destination has several lanes: the lanes with a releasable head. Returns at most `max` lanes that wait
+    /// for their turn. Also returns lanes whose hint is too late, as in [`Store::releasable`].
     pub async fn releasable_lanes(
         &self,
         entry: &CatalogEntry,
@@ -188,12 +188,12 @@ impl Store {
         let next_due = next.map(|(_, ms)| Duration::from_millis(*ms as u64 - now_ms));
         let over = soonest.partition_point(|(_, ms)| *ms as u64 <= now_ms);
         let late = latest.partition_point(|(_, ms)| *ms as u64 > now_ms + wait_max_ms);
-        // Not for lanes whose backoff goes on: nothing is to be done for them.
+        // Lanes whose backoff continues do not count: there is nothing to do for them.
         let is_cut = max > 0 && waiting.len() == max
             || first.len().max(over) == DUE_LANES_MAX as usize
             || late == LATE_LANES_MAX as usize;
         let (over, late) = (soonest.into_iter().take(over), latest.into_iter().take(late));
-        // A lane that is not valid UTF-8 is skipped, so that it does not hide others.
+        // Skip a lane whose key is not valid UTF-8, so that it does not hide other lanes.
         let texts = |lanes: Vec<Vec<u8>>| {
             lanes.into_iter().filter_map(|lane| String::from_utf8(lane).ok()).collect::<Vec<_>>()
         };
@@ -201,8 +201,8 @@ impl Store {
         Ok(ReleasableLanes { due: texts(due), waiting: texts(waiting), is_cut, next_due })
     }
 
-    /// With consumers: lanes that the owner must look at, because of what consumers said or because their lease is over;
-    /// and with room for them, some lanes whose head may be for the owner. A hint.
+    /// With consumers: lanes that the owner must look at, because consumers have acknowledged messages or because a
+    /// lease is over. If `has_room`, also some lanes whose head only the owner may handle. These are hints.
     pub async fn lanes_of_consumers(
         &self,
         entry: &CatalogEntry,
@@ -220,7 +220,7 @@ impl Store {
         let (ends, last, heads, time): Found =
             self.query_at(keys.lanes().as_bytes(), &pipe).await?;
         let now_ms = server_ms(time);
-        // A lease that ends later than any may was given while the clock was ahead.
+        // If a lease ends later than any lease may end, it was granted while the clock was ahead.
         let late_ms = (now_ms + entry.destination.delivery.timeout_ms) as f64;
         let due = ends.into_iter().filter(|(_, end)| *end <= now_ms as f64);
         let late: Vec<_> = last.into_iter().filter(|(_, end)| *end > late_ms).collect();
@@ -236,8 +236,8 @@ impl Store {
         Ok(ReleasableLanes { due, waiting, is_cut, next_due: None })
     }
 
-    /// Stores the deliveries of each destination, for display. The expiry of the keys is only for a sender that
-    /// dies: if the clock steps back, they live longer.
+    /// Stores the current deliveries of each destination, for display. The keys expire only in case the sender dies.
+    /// If the clock steps back, they live longer.
     pub async fn note_delivering(
         &self,
         deliveries: &[(DestinationName, Delivering)],

@@ -1,14 +1,14 @@
-//! Bodies that are stored out of line from their records.
+//! Bodies that are stored out of line: separate from the records of their messages.
 
 use bytes::Bytes;
 
 use super::{RecordError, damaged, read};
 use domain::{Attempts, DestinationName, Sequence, Stamped};
 
-/// The longest body that is stored in its record, in bytes. Longer ones are stored out of line.
+/// The longest body that is stored in its record, in bytes. Longer bodies are stored out of line.
 pub const INLINE_MAX: usize = 2048;
 
-/// Which of a message's two bodies.
+/// One of the two bodies of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The current body.
@@ -43,15 +43,15 @@ pub(super) fn write_out_of_line(out: &mut Vec<u8>, body: &Bytes) {
     }
 }
 
-/// True if a script that returns this record also returns its body (`bodies_out_of_line` in
-/// `lua/include/bodies.lua`).
+/// True if a script that returns this record also returns its body (`bytes_out_of_line` in
+/// `lua/include/out_of_line.lua`).
 pub fn is_out_of_line(record: &[u8]) -> bool {
     let Some(rest) = record.strip_prefix(b"B") else { return false };
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     rest.get(digits) == Some(&b';') && rest[..digits].iter().any(|digit| *digit != b'0')
 }
 
-/// Reads a record together with the body that a script returned, if any.
+/// Reads a record, together with the body that a script has returned for it, if any.
 pub fn read_with(
     record: Bytes,
     body: Option<Bytes>,

@@ -1,11 +1,11 @@
-//! The part of a record before its format. Scripts write and read it.
+//! The part of a record before its format. Scripts write it and read it.
 
 use bytes::Bytes;
 
 use super::{RecordError, damaged};
 use domain::{Sequence, Tombstone, message::PRIORITY_DEFAULT};
 
-/// The letter in records and scripts.
+/// The letter for a kind of tombstone in records and scripts.
 pub(crate) fn letter(tombstone: Tombstone) -> char {
     match tombstone {
         Tombstone::Dropped => 'd',
@@ -14,7 +14,7 @@ pub(crate) fn letter(tombstone: Tombstone) -> char {
     }
 }
 
-/// The reverse of [`letter`].
+/// Converts a letter of [`letter`] back.
 pub(crate) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError> {
     match letter {
         Some(b'd') => Ok(Tombstone::Dropped),
@@ -24,7 +24,7 @@ pub(crate) fn tombstone_of(letter: Option<u8>) -> Result<Tombstone, RecordError>
     }
 }
 
-/// The part before the format.
+/// The part of a record before its format.
 pub(super) struct Prefix {
     pub tombstone: Option<Tombstone>,
     /// The length of a body that is stored out of line.
@@ -75,7 +75,7 @@ pub(super) fn read_prefix(
     Ok((prefix, rest))
 }
 
-/// Parses the number up to the next `end`; returns it with the index after `end`.
+/// Parses a number that ends before `end`. Returns the number and the index after `end`.
 pub(super) fn number(bytes: &[u8], from: usize, end: u8) -> Result<(u64, usize), RecordError> {
     let rest = bytes.get(from..).unwrap_or_default();
     let length = rest.iter().take(20).position(|&b| b == end);
@@ -84,8 +84,8 @@ pub(super) fn number(bytes: &[u8], from: usize, end: u8) -> Result<(u64, usize),
     Ok((text.parse().map_err(|e| damaged(&e))?, from + length + 1))
 }
 
-/// The accounted bytes of an unreadable tombstone, if it has them. Scripts replace a record that
-/// they cannot read with `T<how>D<accounted_bytes>;`.
+/// The accounted bytes of an unreadable tombstone, or 0 if it has none. Scripts replace a record that they cannot
+/// read by `T<how>D<accounted_bytes>;`.
 pub(super) fn accounted_bytes_of_damaged(record: &Bytes) -> u64 {
     if record.get(2) == Some(&b'D') {
         return number(record, 3, b';').map_or(0, |(accounted_bytes, _)| accounted_bytes);

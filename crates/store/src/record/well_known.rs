@@ -1,5 +1,5 @@
-//! Short encodings of common values: a few bytes decide whether Redis allocates 256 or 320 bytes
-//! for a record of some 250.
+//! Short encodings of common values: for a record of about 250 bytes, a few bytes decide whether Redis allocates 256
+//! or 320 bytes.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ const KNOWN: [&str; 6] = [
     "application/x-www-form-urlencoded",
 ];
 
-/// Most ids are UUIDs, stored as 16 bytes; all others are stored as text.
+/// The id of a message. Most ids are UUIDs, which are stored as 16 bytes; other ids are stored as text.
 pub(super) enum Id {
     Uuid(Uuid),
     Text(String),
@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// A content type: one of [`KNOWN`], or any other.
+/// A content type: one of [`KNOWN`], or any other text.
 pub(super) enum ContentType {
     CatalogEntry(u8),
     Text(String),

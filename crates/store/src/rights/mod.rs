@@ -1,6 +1,6 @@
-//! The rights that the Redis user needs, and those that it lacks; and whether Redis refuses all writes. Each pod checks
-//! at its start and once a second, since both can change while it runs. While it knows of a missing right, it runs no
-//! scripts.
+//! The rights that the Redis user needs, and the rights that it lacks; and whether Redis refuses all writes. Each pod
+//! checks both at its start and once a second, because both can change while it runs. While a pod knows of a missing
+//! right, it runs no scripts.
 
 mod probe;
 
@@ -22,21 +22,21 @@ use super::{
 pub(super) use probe::{Needs, Probe};
 use redis_client::{ClientError, Script};
 
-/// How often a pod checks.
+/// How often a pod checks its rights.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// Missing rights, as the ACL rules that would grant them: `+hset`, `~reseq:*`, `&reseq:*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// A pod cannot work without these.
+    /// Rights without which a pod cannot work.
     pub rights: BTreeSet<String>,
-    /// A pod works without these, but gets no wake-ups and only polls.
+    /// Rights without which a pod gets no wake-ups, and only polls.
     pub hints: BTreeSet<String>,
-    /// The sentence of a server that refuses all writes, if there is one.
+    /// The error message of a server that refuses all writes, if there is one.
     pub refusal: Option<String>,
     /// True if a server accepts writes.
     pub accepts_writes: bool,
-    /// True if the memory of a server is full: it accepts only writes that need no more.
+    /// True if the memory of a server is full: it accepts only writes that need no more memory.
     pub is_full: bool,
 }
 
@@ -65,8 +65,8 @@ impl Missing {
         ))
     }
 
-    /// Why a pod is not ready; `None` if it is. A user made with `ACL SETUSER … +@all` has no channels,
-    /// and the pod is ready nevertheless. A missing command means that the ACL is too narrow.
+    /// Why a pod is not ready; `None` if it is ready. A user that was created with `ACL SETUSER … +@all` has no
+    /// channels, but its pod is ready. A missing command means that the ACL is too narrow.
     fn not_ready(&self) -> Option<String> {
         let commands = self.hints.iter().filter(|rule| rule.starts_with('+'));
         joined(self.rights.iter().chain(commands))
@@ -84,11 +84,11 @@ pub(super) struct Rights {
     missing: Mutex<Missing>,
     /// The servers that refuse writes, and since when.
     refusing: Mutex<HashMap<String, Instant>>,
-    /// True if a right is missing that a pod needs: most calls skip the lock.
+    /// True if a necessary right is missing. Most calls read this instead of taking the lock.
     is_lacking: AtomicBool,
-    /// Held during a check, so that an older answer never replaces a newer one.
+    /// A check holds this lock, so that an older answer never replaces a newer one.
     asking: tokio::sync::Mutex<()>,
-    /// Wakes the check after a refused call.
+    /// Starts a check after Redis has refused a call.
     refused: Notify,
 }
 
@@ -98,7 +98,7 @@ impl Rights {
         Rights { probe, missing, refusing, is_lacking, asking, refused }
     }
 
-    /// Call this when Redis refused a call for a missing right.
+    /// Call this after Redis has refused a call because of a missing right.
     pub(super) fn was_refused(&self) {
         self.refused.notify_one();
     }
@@ -107,7 +107,7 @@ impl Rights {
         self.missing.lock().clone()
     }
 
-    /// Logs when a server begins to refuse writes, and when that ends.
+    /// Logs when a server begins to refuse writes, and when it accepts them again.
     fn note_writes(&self, address: &str, found: &Missing) {
         let full = || "OOM its memory is full (maxmemory)".to_owned();
         let reason = found.refusal.clone().or_else(|| found.is_full.then(full));
@@ -126,7 +126,7 @@ impl Rights {
         }
     }
 
-    /// Stores the result, and logs changes.
+    /// Stores the result of a check, and logs changes.
     fn keep(&self, found: &Missing) {
         let mut kept = self.missing.lock();
         let before = std::mem::replace(&mut *kept, found.clone());
@@ -148,7 +148,7 @@ impl Rights {
 }
 
 impl Store {
-    /// Asks every primary which rights its user lacks. A primary that does not answer reports none
+    /// Asks every primary which rights its user lacks. If a primary does not answer, none of its rights counts as
     /// missing.
     pub async fn ask_rights(&self) -> Missing {
         let _asking = self.inner.rights.asking.lock().await;
@@ -180,7 +180,7 @@ impl Store {
         missing
     }
 
-    /// Refuses if a right that a pod needs is known to be missing.
+    /// Returns an error if a necessary right is known to be missing.
     pub(super) fn check_rights(&self) -> Result<(), StoreError> {
         if !self.inner.rights.is_lacking.load(Ordering::Relaxed) {
             return Ok(());
@@ -189,7 +189,7 @@ impl Store {
         rules.map_or(Ok(()), |rules| Err(StoreError::NoRights(rules)))
     }
 
-    /// Checks now, and refuses if a right is missing that a ready pod needs, or if no server accepts writes.
+    /// Checks now. Returns an error if a right is missing that a ready pod needs, or if no server accepts writes.
     pub(super) async fn check_rights_now(&self) -> Result<(), StoreError> {
         let missing = self.ask_rights().await;
         if let Some(rules) = missing.not_ready() {
@@ -206,12 +206,12 @@ impl Store {
         self.inner.rights.missing()
     }
 
-    /// Asks the server of a partition whether it refuses all writes: its sentence, if it does.
+    /// The error message of the server that holds a partition, if it refuses all writes.
     pub async fn refusal_at(&self, partition: u16) -> Option<String> {
         self.client().refusal_at(&self.keys().partition(partition).epoch()).await
     }
 
-    /// Checks once a second, and after each refused call, until `stop`.
+    /// Checks the rights once a second, and after each refused call, until `stop`.
     pub async fn watch_rights(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(ASK_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -222,7 +222,7 @@ impl Store {
                 () = self.inner.rights.refused.notified() => {}
             }
             stop.run_until_cancelled(self.ask_rights()).await;
-            // Limits the rate, however many calls are refused.
+            // Limits the rate of checks, however many calls are refused.
             stop.run_until_cancelled(tokio::time::sleep(ASK_EVERY / 10)).await;
         }
     }

@@ -14,8 +14,8 @@ use crate::{
 };
 use redis_client::{Admitted, Question, is_full, refusal_of_writes};
 
-/// Returns the names of the denied commands. ARGV, for each command to check: its name in the answer,
-/// the number of its words, the words. A command that the server does not have counts as allowed.
+/// Returns the names of the denied commands. ARGV holds, for each command to check: its name in the answer, the
+/// number of its words, and the words. A command that the server does not have counts as allowed.
 const PROBE: &str = r"
 local may, missing, at = redis.acl_check_cmd, {}, 1
 while may and at < #ARGV do
@@ -26,7 +26,7 @@ while may and at < #ARGV do
 end
 return missing";
 
-/// What this deployment needs beyond the common rights.
+/// Parts of the deployment that need rights beyond the common ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Needs {
     pub(crate) cluster: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Needs {
     pub(crate) replicas: bool,
 }
 
-/// The questions, built once.
+/// The questions about rights, built once.
 pub(crate) struct Probe {
     script: Script,
     questions: Vec<String>,
@@ -74,7 +74,7 @@ impl Probe {
         }
         for command in commands::OF_WAKE_UPS {
             let name = command.to_lowercase();
-            // Without a channel, only the command is checked.
+            // Without a channel, Redis checks only the command.
             probe.add(&format!("wake-ups +{name}"), &[command]);
             for channel in [keys.wake_definitions(), keys.partition(0).wake_owner()] {
                 probe.add(&format!("channel {name}"), &[command, &channel]);
@@ -109,7 +109,7 @@ impl Probe {
             Ok(answers) => self.read(&answers, &mut missing),
             // Without EVAL, nothing else can be checked.
             Err(error) if is_no_right(&error) => drop(missing.rights.insert("+eval".to_owned())),
-            // Not a Redis that Reseq knows; the checks that follow report that.
+            // The server is not a Redis that Reseq supports; the checks that follow report that.
             Err(error)
                 if matches!(error.kind(), ErrorKind::UnexpectedReturnType | ErrorKind::Parse) => {}
             Err(error) => return Err(error),
@@ -119,7 +119,7 @@ impl Probe {
 
     fn read(&self, answers: &[String], missing: &mut Missing) {
         let denied: BTreeSet<&str> = answers.iter().map(String::as_str).collect();
-        // If only one of the two is denied, the command is missing, not the keys.
+        // If only one of the two is denied, the right to the command is missing, not the right to the keys.
         let lacks_keys = denied
             .iter()
             .filter_map(|answer| answer.strip_prefix("by hash "))
@@ -129,8 +129,8 @@ impl Probe {
         }
         for answer in &denied {
             if let Some(command) = answer.strip_prefix("of keys ") {
-                // If the keys are denied, so is every command on them: that says nothing about the
-                // command.
+                // If the keys are denied, every command on them is denied. So this does not show whether the command
+                // itself is allowed.
                 if !lacks_keys {
                     missing.rights.insert(command.to_owned());
                 }
@@ -167,7 +167,7 @@ impl From<Missing> for Admitted {
     }
 }
 
-/// Keys of every kind, to notice a rule that covers only some of them.
+/// Keys of every kind, to detect a rule that covers only some kinds of keys.
 fn sample_of_keys(keys: &Keys) -> Vec<String> {
     let partition = keys.partition(0);
     let mut sample = vec![keys.meta(), keys.pods()];

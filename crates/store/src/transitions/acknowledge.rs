@@ -1,4 +1,4 @@
-//! Applies what consumers say of messages that they hold (`lua/acknowledge.lua`).
+//! Applies the acknowledgements of consumers to the messages that they hold (`lua/acknowledge.lua`).
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use domain::{AttemptError, LeaseToken, Sequence};
 row! {
     /// A message that a consumer holds.
     Acknowledged<'a> {
-        /// Its lane's key; without ordering, its sequence.
+        /// The key of the message's lane; without ordering, its sequence.
         lane: String,
         secret: &'a str,
         sequence: Sequence,
         /// With `refuse`: the error, as JSON.
         problem: String,
-        /// With `refuse`: until the next attempt; empty: as the destination says.
+        /// With `refuse`: the wait before the next attempt; empty: the destination decides.
         wait_ms: String,
         is_final: bool,
     }
@@ -41,7 +41,7 @@ contract! {
         ordering: &'a str,
         /// `accept`, `refuse`, `extend` or `requeue`.
         verb: &'a str,
-        /// With `extend`: the lease from now on.
+        /// With `extend`: the length of the lease from now on.
         lease_ms: u64,
     }
     lists {
@@ -54,16 +54,16 @@ contract! {
 pub struct RefusedMessage {
     /// The lease.
     pub token: LeaseToken,
-    /// What went wrong.
+    /// The error that the consumer reports.
     pub error: AttemptError,
-    /// The wait before the next attempt that the consumer asks for.
+    /// The wait before the next attempt, if the consumer asks for one.
     pub retry_after: Option<Duration>,
-    /// No other attempt can succeed.
+    /// True if no further attempt can succeed.
     pub is_permanent: bool,
 }
 
 impl Store {
-    /// Accepts messages, and those before them in their lanes. They count as delivered.
+    /// Accepts messages, and the messages before them in their lanes. Accepted messages count as delivered.
     pub async fn accept(
         &self,
         entry: &CatalogEntry,
@@ -72,7 +72,8 @@ impl Store {
         Ok(self.acknowledge(entry, "accept", Duration::ZERO, tokens, &[]).await?.1)
     }
 
-    /// Gives back the lanes of these messages, from the first message that is not accepted on. Counts no attempt.
+    /// Ends the leases on the lanes of these messages. Messages that are not accepted can be leased again. This does not
+    /// count as an attempt.
     pub async fn give_back(
         &self,
         entry: &CatalogEntry,
@@ -81,8 +82,8 @@ impl Store {
         Ok(self.acknowledge(entry, "requeue", Duration::ZERO, tokens, &[]).await?.1)
     }
 
-    /// Lets the leases of these messages' lanes last for `delivery.timeout_ms` from now. Also returns the new
-    /// deadline, in ms since 1970 by the server's clock.
+    /// Extends the leases on these messages' lanes to `delivery.timeout_ms` from now. Also returns the new deadline,
+    /// in ms since 1970 by the server's clock.
     pub async fn extend_deliveries(
         &self,
         entry: &CatalogEntry,
@@ -92,7 +93,7 @@ impl Store {
         self.acknowledge(entry, "extend", lease, tokens, &[]).await
     }
 
-    /// Refuses messages, and accepts those before them in their lanes.
+    /// Refuses messages, and accepts the messages before them in their lanes.
     pub async fn refuse(
         &self,
         entry: &CatalogEntry,

@@ -1,4 +1,4 @@
-//! Takes a partition, or renews the lease on it (`lua/acquire_partition.lua`).
+//! Acquires a partition, or renews the lease on it (`lua/acquire_partition.lua`).
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ contract! {
 pub struct OwnerToken(String);
 
 impl OwnerToken {
-    /// A new unique token of no pod.
+    /// Creates a unique token that names no pod.
     pub fn random() -> Self {
         OwnerToken(uuid::Uuid::new_v4().simple().to_string())
     }
 
-    /// A new unique token of this pod.
+    /// Creates a unique token that names this pod.
     pub fn of(pod: &str) -> Self {
         OwnerToken(format!("{pod}.{}", uuid::Uuid::new_v4().simple()))
     }
@@ -44,13 +44,13 @@ impl OwnerToken {
 pub struct Owned {
     /// The partition's epoch.
     pub epoch: Epoch,
-    /// How long releases must still wait after a restart of Redis, by the clock of this pod. Not zero until a sender
-    /// has ended the wait (`Store::resign_partition`).
+    /// How long releases must still wait after a restart of Redis, by the clock of this pod. Stays above zero until a
+    /// sender has ended the wait (`Store::resign_partition`).
     pub takeover_wait: Duration,
 }
 
 impl Store {
-    /// Acquires a free partition, or renews the lease of one that this token owns.
+    /// Acquires a free partition, or renews the lease of a partition that this token owns.
     pub async fn acquire_partition(
         &self,
         partition: u16,
@@ -60,10 +60,10 @@ impl Store {
         self.take_partition(partition, token, lease, "").await
     }
 
-    /// The same. Also takes a partition whose owner key has the value `unchanged`: the caller has seen it for the
-    /// length of the lease that it names ([`Store::owner_values`]). If there are replicas, a majority must
-    /// confirm it, so that an old primary that was cut off grants no
-    /// ownership; otherwise the call is unconfirmed.
+    /// Like `acquire_partition`. Also takes a partition whose owner key has the value `unchanged`: the caller has
+    /// seen this value for the length of the lease in it ([`Store::owner_values`]). If there are replicas, a majority
+    /// must confirm the new owner, so that an old primary that is cut off cannot grant ownership. Otherwise the call
+    /// is unconfirmed.
     pub async fn take_partition(
         &self,
         partition: u16,

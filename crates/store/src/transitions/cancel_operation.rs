@@ -11,8 +11,8 @@ contract! {
 }
 
 impl Store {
-    /// Asks the process that runs the operation to stop it. Returns its state; `None` if there is
-    /// no such operation.
+    /// Asks the process that runs the operation to stop it. Returns the state of the operation; `None` if it does not
+    /// exist.
     pub async fn cancel_operation(
         &self,
         entry: &CatalogEntry,

@@ -43,23 +43,24 @@ contract! {
     }
 }
 
-/// The most bytes of records that one call returns (at least one record is returned).
+/// The most bytes of records that one call returns. It returns at least one record.
 const BYTES_MAX: usize = 8 << 20;
 
-/// The digits of the random part of a lease's secret: 65 bits in all. Short, because every lease contains it and Lua
-/// hashes each string argument byte by byte.
+/// The number of digits in the random part of a lease's secret: 65 bits in total. The part is short, because every
+/// lease contains it and Lua hashes each string argument byte by byte.
 const SECRET_LENGTH: usize = 11;
 
 const SECRET_DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
-/// Messages under a lease.
+/// Claimed messages, under a lease.
 #[derive(Debug, Default)]
 pub struct Claimed {
     /// When the lease expires unless extended, in ms since 1970 by the server's clock.
     pub deadline_ms: u64,
     /// The messages, lowest sequence first, each with its token.
     pub messages: Vec<(LeaseToken, Stamped)>,
-    /// True if more may be waiting: left out for their size, because of suspects, or out of reach of one call.
+    /// True if more messages may be waiting that the call left out: because of their size, because of suspects, or
+    /// because they were out of its reach.
     pub may_have_more: bool,
     /// True if Redis has no memory left, so that only heads of lanes were claimed.
     pub is_full: bool,
@@ -68,15 +69,15 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// True if a process must hold no other suspects beside these messages.
+    /// True if a process that holds these messages must hold no other suspects.
     pub fn must_be_alone(&self) -> bool {
         self.messages.iter().any(|(_, message)| message.attempts.must_be_alone())
     }
 }
 
 impl Store {
-    /// Claims waiting messages of one destination for this pod: at most `count.end()`; none if fewer
-    /// than `count.start()` are waiting.
+    /// Claims waiting messages of one destination for this pod, at most `count.end()`. Claims none if fewer than
+    /// `count.start()` are waiting.
     pub async fn claim(
         &self,
         call_sequence: &CallSequence,
@@ -87,13 +88,13 @@ impl Store {
         self.claim_for(self.holder().as_ref(), true, call_sequence, entry, count, lease).await
     }
 
-    /// This pod, as the holder of a lease.
+    /// The name of this pod, as the holder of a lease.
     pub fn holder(&self) -> Option<WorkerName> {
         self.pod().parse().ok()
     }
 
-    /// The same, for the holder that the lease is to name. Without `suspects`, it leaves out messages that
-    /// [must be alone](Attempts::must_be_alone).
+    /// Like `claim`, but the lease names `holder`. Without `suspects`, the claim leaves out messages that [must be
+    /// alone](Attempts::must_be_alone).
     pub async fn claim_for(
         &self,
         holder: Option<&WorkerName>,
@@ -143,7 +144,7 @@ impl Store {
             is_full,
             rest: rest.map(Duration::from_millis),
         };
-        // By Redis's clock, because scripts compare it.
+        // The time by Redis's clock, because scripts compare it.
         let claimed_ms = result.deadline_ms.saturating_sub(lease.as_millis() as u64);
         while let Some(sequence) = parts.next() {
             let sequence: Sequence = read(sequence)?;
@@ -189,9 +190,8 @@ impl Store {
         Ok(result)
     }
 
-    /// Halts claimed messages that cannot be read, even where exhausted messages are dropped: a
-    /// person may be able to restore them. If this fails, their leases expire and they are claimed
-    /// again.
+    /// Halts claimed messages that cannot be read, even if the destination drops exhausted messages: an operator may
+    /// be able to restore them. If halting fails, their leases expire, and they are claimed again.
     async fn halt_damaged(
         &self,
         entry: &CatalogEntry,
@@ -207,7 +207,7 @@ impl Store {
                 disposition: Disposition::Halt,
                 is_later: false,
                 error: AttemptError::new(Stage::Transform, ErrorKind::Damaged, error.to_string()),
-                // Neither can be read.
+                // The record is unreadable, so the ids are unknown.
                 ids: MessageIds::default(),
             }
         });
@@ -216,7 +216,7 @@ impl Store {
         if let Err(error) = self.fail(&call_sequence, entry, &failed).await {
             tracing::debug!(destination = %name, %error, "cannot halt a damaged message");
         }
-        // From now on, damage checks find them among the halted messages.
+        // From now on, damage checks find these messages among the halted ones.
         let sequences: Vec<_> = failed.iter().map(|one| one.token.sequence).collect();
         self.note_damaged_messages(entry, &sequences);
     }

@@ -1,4 +1,4 @@
-//! Stores outputs and makes them ready (`lua/complete.lua`).
+//! Stores outputs of messages and makes the messages ready (`lua/complete.lua`).
 
 use redis::{FromRedisValue, ParsingError, Value};
 
@@ -19,22 +19,23 @@ use domain::{LeaseToken, Ordering, Processing, Sequence, Stamped};
 #[serde(rename_all = "snake_case")]
 #[schema(as = LeaseStatus)]
 pub enum Status {
-    /// Done.
+    /// The call succeeded.
     Ok,
-    /// Done, and the message's attempts are used up: it is halted.
+    /// The call succeeded, and the message has no attempts left: it is halted.
     Halted,
-    /// Done, and the message's attempts are used up: it has left, as its destination says.
+    /// The call succeeded, and the message has no attempts left: it has left, as the policy of its destination
+    /// requires.
     #[serde(skip)]
     Withdrawn,
-    /// The lease is no longer the caller's; nothing was changed.
+    /// The caller does not hold the lease any more; nothing was changed.
     StaleLease,
-    /// The message had already been finished; nothing was changed, and nothing needs to be.
+    /// The message was finished before. Nothing was changed, and the caller has nothing to do.
     Settled,
-    /// The data of its destination in Redis is damaged. The lease runs on unchanged.
+    /// The data of the destination in Redis is damaged. The lease continues unchanged.
     Damaged,
-    /// Only for `extend`: the attempt lasted too long, so it has failed.
+    /// Only for `extend`: the attempt took too long and has failed.
     AttemptTimeout,
-    /// Redis has no memory left for the output. The lease runs on unchanged. Workers get 503 `memory_high`.
+    /// Redis has no memory left for the output. The lease continues unchanged. Workers get 503 `memory_high`.
     #[serde(skip)]
     Full,
 }
@@ -61,7 +62,7 @@ pub struct Completion {
     pub token: LeaseToken,
     /// The message, with the output as its body, or a tombstone.
     pub output: Stamped,
-    /// The output equals the input, and nothing else is noted: Redis keeps the stored record.
+    /// True if the output equals the input and there is nothing else to store: Redis keeps the stored record.
     pub is_unchanged: bool,
 }
 
@@ -69,11 +70,11 @@ row! {
     /// A completed message.
     CompletionRow {
         sequence: Sequence,
-        /// Of `leases`.
+        /// The lease, as a member of `leases`.
         member: String,
-        /// Empty: as stored.
+        /// The record with the output; empty: the stored record stays.
         record: Vec<u8>,
-        /// The number of its lane, from 1.
+        /// The number of the message's lane, from 1.
         lane: usize,
     }
 }
@@ -82,7 +83,7 @@ row! {
     /// An output that a producer waits for.
     ResultRow {
         [result]
-        /// Of which message of the call, from 1.
+        /// The number of the message in the call, from 1.
         of: usize,
         value: Vec<u8>,
     }
@@ -101,14 +102,14 @@ contract! {
     }
     lists {
         lanes: LaneRow<'a>,
-        /// By ascending sequence.
+        /// The completed messages, by ascending sequence.
         completions: CompletionRow,
         bodies: BodyOutOfLine,
         kept: ResultRow,
     }
 }
 
-/// What to store of a message: nothing if it is unchanged.
+/// The record and bodies to store for a completion; empty if the message is unchanged.
 fn written(completion: &Completion, entry: &CatalogEntry, schema: u32) -> Written {
     match completion.is_unchanged {
         true => Written::default(),
@@ -117,8 +118,9 @@ fn written(completion: &Completion, entry: &CatalogEntry, schema: u32) -> Writte
 }
 
 impl Store {
-    /// Stores outputs of one destination's messages and makes them ready. One status each, in
-    /// order; at most 1,000 messages. Repeated after a lost answer, it answers that they are settled.
+    /// Stores outputs of one destination's messages and makes the messages ready. Returns one status each, in order;
+    /// at most 1,000 messages. If the call is repeated after a lost answer, the statuses say that the messages are
+    /// settled.
     pub async fn complete(
         &self,
         entry: &CatalogEntry,
@@ -148,7 +150,7 @@ impl Store {
         completions: &[Completion],
     ) -> Result<Vec<Status>, StoreError> {
         let keys = self.keys_of(entry);
-        // The script expects them in the order of their sequences.
+        // The script expects the messages in the order of their sequences.
         let mut order: Vec<usize> = (0..completions.len()).collect();
         order.sort_by_key(|&which| completions[which].token.sequence);
         let mut lanes = Numbered::default();

@@ -1,4 +1,4 @@
-//! Stores the output of one message that has nothing special (`lua/complete_fast.lua`).
+//! Stores the output of one ordinary message (`lua/complete_fast.lua`).
 
 use redis::Value;
 
@@ -18,9 +18,9 @@ contract! {
         destination: &'a str,
         record_schema: u32,
         sequence: Sequence,
-        /// Of `leases`.
+        /// The lease, as a member of `leases`.
         member: String,
-        /// Empty: as stored.
+        /// The record with the output; empty: the stored record stays.
         record: Vec<u8>,
     }
 }

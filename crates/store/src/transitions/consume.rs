@@ -28,11 +28,11 @@ contract! {
         call_number: u64,
         seen_epoch: String,
         version: u64,
-        /// The same for the whole call.
+        /// The secret of all leases of the call.
         secret: &'a str,
         lease_ms: u64,
         most: usize,
-        /// Of records and bodies; at least one message is returned.
+        /// The most bytes of records and bodies; at least one message is returned.
         bytes_max: usize,
         destination: &'a str,
         ordering: &'a str,
@@ -42,16 +42,16 @@ contract! {
         wait_max_ms: u64,
     }
     lists {
-        /// Of each lane; without ordering one for all.
+        /// The sets of each lane. Without ordering, one entry for all lanes.
         sets: LaneSets,
-        /// Their keys; without ordering, sequences.
+        /// The keys of the lanes; without ordering, sequences.
         lanes: &'a str,
     }
 }
 
-/// The most bytes of records and bodies that one call returns (at least one message is returned).
+/// The most bytes of records and bodies that one call returns. It returns at least one message.
 const BYTES_MAX: usize = 8 << 20;
-/// The fewest and the most lanes that one call looks at: some may have nothing for this consumer.
+/// The fewest and the most lanes that one call checks: some of them may have no messages for this consumer.
 const LANES_MIN: usize = 16;
 const LANES_MAX: usize = 256;
 
@@ -60,12 +60,13 @@ const LANES_MAX: usize = 256;
 pub struct Consumed {
     /// When the lease expires unless extended, in ms since 1970 by the server's clock.
     pub deadline_ms: u64,
-    /// The messages, each with its token: those of a lane in order.
+    /// The messages, each with its token. The messages of a lane are in order.
     pub messages: Vec<(LeaseToken, Stamped)>,
 }
 
 impl Store {
-    /// The lanes of a destination that may have messages for a consumer that takes at most `max`. A hint.
+    /// The lanes of a destination that may have messages for a consumer that takes at most `max`. This is only a
+    /// hint.
     pub async fn lanes_to_consume(
         &self,
         entry: &CatalogEntry,
@@ -139,8 +140,8 @@ fn read_all(
             false => None,
         };
         let message = record::read_with(bytes, body, name, sequence, attempts);
-        // Nothing may be given out behind a message that cannot be read. Its lease expires, and its owner reads
-        // it again.
+        // The consumer must not get messages that follow an unreadable one in its lane. The lease of the unreadable
+        // message expires, and then the owner reads it again.
         match message {
             Ok(message) if broken_lane.as_ref() != Some(&lane) => {
                 let key = entry.destination.lane_key(message.message.key.as_deref());

@@ -1,8 +1,8 @@
 //! Creates a destination or changes its definition (`lua/define.lua`).
 //!
-//! The partition holds the authoritative definition, because the scripts that check it run there. The
-//! index of all destinations is written after it. If a pod dies in between, the next pod whose
-//! definition the partition refuses corrects the index.
+//! The partition's copy of the definition is authoritative, because the scripts that check it run there. The index of
+//! all destinations is written afterwards. If a pod dies in between, the next pod whose definition the partition
+//! refuses corrects the index.
 
 use crate::{
     Store, StoreError,
@@ -50,15 +50,15 @@ pub struct Defined {
     pub born: Epoch,
 }
 
-/// Which version of the definition a new one may replace.
+/// Which version of the definition the new one may replace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Replaces {
-    /// Any, or none.
+    /// Any version, or no version.
     #[default]
     Any,
-    /// Only this one.
+    /// Only this version.
     Version(u64),
-    /// None: the destination must not exist.
+    /// No version: the destination must not exist.
     Nothing,
 }
 
@@ -72,25 +72,26 @@ impl Replaces {
     }
 }
 
-/// Who writes a definition, and over which version.
+/// The author of a definition, and the version that it may replace.
 #[derive(Debug, Clone, Default)]
 pub struct Terms {
-    /// The version that it may replace.
+    /// The version that the definition may replace.
     pub replaces: Replaces,
-    /// Who writes it.
+    /// The author.
     pub by: Author,
-    /// The forms that configuration files have written, with this one; empty: they stay as they are.
+    /// The forms of the definition that configuration files have written, including the current one; empty: the
+    /// stored forms stay.
     pub(crate) file_forms: String,
 }
 
 impl Terms {
-    /// This author, over this version.
+    /// Creates the terms for this author and this version.
     pub fn new(by: Author, replaces: Replaces) -> Terms {
         Terms { replaces, by, file_forms: String::new() }
     }
 }
 
-/// How often a definition is tried again after a removal was finished.
+/// The most removals that one definition finishes before its last try.
 const REMOVALS_MAX: usize = 3;
 
 impl Store {
@@ -99,9 +100,9 @@ impl Store {
         self.define_over(destination, &Terms::default()).await
     }
 
-    /// Like `define`, but only over the version that the caller has read. A definition that is
-    /// already stored counts as done, whatever its version, so that a repeat succeeds. Finishes an earlier
-    /// removal first: the process that began it may be gone, or a failover may have lost its end.
+    /// Like `define`, but replaces only the version in `terms`. A definition that is already stored counts as done,
+    /// whatever its version, so that a repeat succeeds. Finishes an earlier removal first: the process that began the
+    /// removal may be gone, or a failover may have lost its end.
     pub async fn define_over(
         &self,
         destination: &Destination,
@@ -113,7 +114,7 @@ impl Store {
                 answer => return answer,
             }
             match self.complete_removal(&destination.name).await {
-                // Another process may have finished it, and defined the destination again.
+                // Another process may have finished the removal, and defined the destination again.
                 Ok(_) | Err(StoreError::UnknownDestination | StoreError::WrongState(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -158,8 +159,8 @@ impl Store {
         Ok(Defined { version, changed, created, born })
     }
 
-    /// The text of a definition to store, and the text that is stored now if it means the same: its secrets are
-    /// encrypted with another key, or not at all.
+    /// The text of the definition to store. Also the stored text, if it means the same but must be replaced: its
+    /// secrets are encrypted with another key, or not encrypted.
     async fn definition_to_store(
         &self,
         destination: &Destination,
@@ -173,7 +174,7 @@ impl Store {
         let Some(stored) = stored else { return Ok((keyring.seal(destination)?, String::new())) };
         let is_same = match keyring.unseal(&stored) {
             Ok(known) => known == *destination,
-            // It would store in plain text what is encrypted.
+            // Storing would replace encrypted secrets by plain text.
             Err(error @ StoreError::NoSecretsKey(_)) if keyring.is_empty() => return Err(error),
             Err(_) => false,
         };

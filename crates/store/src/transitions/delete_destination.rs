@@ -18,18 +18,18 @@ contract! {
     }
 }
 
-/// Above all versions, and still exact as a number in Lua.
+/// A number above all versions that is still exact in Lua.
 const VERSION_MAX: u64 = 1 << 53;
 
 /// The result of removing a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removed {
-    /// Pending messages that were removed.
+    /// The number of pending messages that were removed.
     pub removed_messages: u64,
 }
 
 impl Store {
-    /// Removes a destination; with `purge`, even if messages are pending. Repeat the call until it
+    /// Removes a destination. With `purge`, removes it even if messages are pending. Repeat the call until it
     /// succeeds.
     pub async fn delete_destination(
         &self,
@@ -39,7 +39,7 @@ impl Store {
         self.delete_destination_by(&Author::default(), destination, purge).await
     }
 
-    /// The same; keeps who did it.
+    /// Like `delete_destination`, and stores who removed the destination.
     pub async fn delete_destination_by(
         &self,
         by: &Author,
@@ -58,7 +58,7 @@ impl Store {
         self.begin_removal(destination, "completes", &Author::default()).await
     }
 
-    /// `which`: what the script may remove.
+    /// Begins or continues a removal. `which` tells the script what it may remove.
     async fn begin_removal(
         &self,
         destination: &DestinationName,
@@ -68,8 +68,7 @@ impl Store {
         let keys = self.keys().destination(destination);
         let call = Args { destination: destination.as_str(), how: which }.call(self, &keys);
         let (version, removed_messages): (u64, u64) = match self.run(&call).await {
-            // An earlier removal may have stopped just before its end: only the index is left to
-            // correct.
+            // An earlier removal may have stopped just before its end. Then only the index must be corrected.
             Err(StoreError::UnknownDestination) => {
                 self.index_removal(destination, VERSION_MAX, by).await?;
                 return Err(StoreError::UnknownDestination);
@@ -83,20 +82,20 @@ impl Store {
         Ok(Removed { removed_messages })
     }
 
-    /// Completes a removal.
+    /// Removes all data of a destination whose removal has begun.
     async fn remove_messages(
         &self,
         destination: &DestinationName,
         version: u64,
         by: &Author,
     ) -> Result<(), StoreError> {
-        // Leases first: nothing is claimed any more, but a lease can still become a delay.
+        // Remove leases first: no message can be claimed any more, but a lease can still become a delay.
         self.remove_members(destination, RemovedMembers::Leases).await?;
         self.remove_members(destination, RemovedMembers::Delayed).await?;
         self.remove_lanes(destination).await?;
-        // Lanes are found through records, which may be damaged, or gone after an interrupted
-        // removal; and idempotency keys outlive their messages. So if there was ever a message, scan for
-        // keys by name too. The scan covers all keys of the server: too expensive for a destination that was
+        // The step before finds lanes through records, which may be damaged or, after an interrupted removal,
+        // missing. And idempotency keys outlive their messages. So if the destination ever had a message, also scan
+        // for keys by name. The scan covers all keys of the server, which is too expensive for a destination that was
         // never used.
         let last: Option<u64> = self
             .ask(&redis::Cmd::hget(self.keys().destination(destination).hash(), "last"))

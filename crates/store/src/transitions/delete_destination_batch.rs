@@ -14,7 +14,7 @@ contract! {
     }
     args<'a> {}
     lists {
-        /// Other keys: lanes, or whatever is left over.
+        /// Other keys to remove: lanes, or any key of the destination that is left over.
         left_over: Vec<u8>,
         sequences: &'a str,
         /// Members of `leases`.
@@ -27,7 +27,7 @@ contract! {
 /// The most messages that one call removes.
 const BATCH_MAX: usize = 500;
 
-/// Which of the partition's keys to remove a destination's members from.
+/// The key of the partition from which to remove a destination's members.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RemovedMembers {
     Leases,
@@ -102,8 +102,8 @@ impl Store {
         }
     }
 
-    /// Removes all remaining keys of a destination, whatever their type: its idempotency keys, and lanes that no
-    /// record names.
+    /// Removes all remaining keys of a destination, of any type: its idempotency keys, and lanes that no record
+    /// names.
     pub(super) async fn remove_left_over(
         &self,
         destination: &DestinationName,

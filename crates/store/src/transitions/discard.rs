@@ -18,7 +18,7 @@ contract! {
 }
 
 impl Store {
-    /// Discards dead letters; at most 1,000. Returns how many there were.
+    /// Discards dead letters; at most 1,000. Returns how many of them existed.
     pub async fn discard(
         &self,
         entry: &CatalogEntry,

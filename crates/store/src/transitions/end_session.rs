@@ -15,7 +15,8 @@ contract! {
     }
 }
 
-/// The most ended sessions that are remembered. With more, all that began before the oldest of them count as ended.
+/// The most ended sessions that Redis remembers. If more sessions end, all sessions that began before the oldest
+/// remembered one count as ended.
 pub(crate) const ENDED_MAX: usize = 10_000;
 /// The longest session, in milliseconds.
 pub const SESSION_MS_MAX: u64 = 12 * 3_600_000;

@@ -26,8 +26,8 @@ const EXPIRE_MAX: u64 = 500;
 const EXPIRE_CALLS_MAX: usize = 100;
 
 impl Store {
-    /// Removes dead letters older than their destination's limit. The owner of the partitions calls
-    /// this now and then, for a few destinations at a time.
+    /// Removes dead letters that are older than their destination's limit. The owner of the partitions calls this now
+    /// and then, for a few destinations at a time.
     pub async fn expire_dead_letters(&self, all: &[Arc<CatalogEntry>]) {
         let concerned = all.iter().filter(|entry| entry.destination.dead_letters_age_max_ms > 0);
         let concerned: Vec<_> = concerned.collect();
@@ -59,8 +59,8 @@ impl Store {
         }
     }
 
-    /// Removes a destination's expired dead letters; returns how many. The next call removes what
-    /// is left of very many.
+    /// Removes a destination's expired dead letters, and returns how many it removed. If there are very many, the
+    /// next call removes the rest.
     pub async fn expire(&self, entry: &CatalogEntry) -> Result<u64, StoreError> {
         let keys = self.keys_of(entry);
         let mut all = 0;

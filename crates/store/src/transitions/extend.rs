@@ -18,10 +18,10 @@ row! {
     /// An extension of one lease.
     ExtensionRow<'a> {
         sequence: Sequence,
-        /// Of `leases`.
+        /// The lease, as a member of `leases`.
         member: String,
         claimed_ms: u64,
-        /// As JSON; empty: unchanged.
+        /// The checkpoint as JSON; empty: unchanged.
         checkpoint: &'a str,
     }
 }
@@ -46,15 +46,14 @@ contract! {
 pub struct Extension {
     /// The lease.
     pub token: LeaseToken,
-    /// The checkpoint for the next attempt, as JSON, if this one fails. `None` keeps the earlier
-    /// one.
+    /// The checkpoint for the next attempt, as JSON, in case this attempt fails. `None` keeps the earlier checkpoint.
     pub checkpoint: Option<String>,
 }
 
 impl Store {
-    /// Extends leases on one destination's messages to `lease` from now, and stores checkpoints.
-    /// Also returns the new deadline, in ms since 1970 by the server's clock. A worker's attempt without progress for
-    /// `transform.attempt_ms_max` gets [`Status::AttemptTimeout`], and its lease continues unchanged.
+    /// Extends leases on one destination's messages to `lease` from now, and stores checkpoints. Also returns the new
+    /// deadline, in ms since 1970 by the server's clock. If a worker's attempt has made no progress for
+    /// `transform.attempt_ms_max`, its status is [`Status::AttemptTimeout`], and its lease continues unchanged.
     pub async fn extend(
         &self,
         entry: &CatalogEntry,

@@ -1,4 +1,4 @@
-//! Ends processing attempts that have no output (`lua/fail.lua`).
+//! Ends processing attempts that produced no output (`lua/fail.lua`).
 
 use super::complete::Status;
 use crate::{
@@ -12,20 +12,20 @@ use crate::{
 use domain::{AttemptError, Disposition, ErrorKind, LeaseToken, MessageIds, Sequence};
 
 row! {
-    /// An attempt without an output.
+    /// An attempt that produced no output.
     Failure<'a> {
         sequence: Sequence,
-        /// Of `leases`.
+        /// The lease, as a member of `leases`.
         member: String,
-        /// As JSON.
+        /// The error as JSON.
         problem: String,
         is_later: bool,
-        /// Empty: there is no other attempt.
+        /// The wait before the next attempt; empty: there is no further attempt.
         wait_ms: String,
         /// The kind of tombstone; empty: the message halts.
         how: String,
         reason: &'a str,
-        /// The number of its lane, from 1, if the message is to leave.
+        /// The number of the message's lane, from 1, if the message should leave.
         lane: usize,
     }
 }
@@ -51,7 +51,7 @@ contract! {
     }
 }
 
-/// The most failures of one call whose messages may leave: each costs about fifteen commands.
+/// The most failures of one call whose messages may leave: each failure takes about fifteen commands.
 pub const FAIL_MAX: usize = super::withdraw::WITHDRAW_MAX;
 
 /// A claimed message whose attempt ended without an output.
@@ -59,18 +59,19 @@ pub const FAIL_MAX: usize = super::withdraw::WITHDRAW_MAX;
 pub struct Failed {
     /// The lease.
     pub token: LeaseToken,
-    /// What becomes of the message, by the definition that the caller knows.
+    /// What happens to the message, by the definition that the caller knows.
     pub disposition: Disposition,
-    /// True if the attempt did not fail, but its worker asks for the message later.
+    /// True if the attempt did not fail: its worker wants to get the message again later.
     pub is_later: bool,
-    /// What went wrong. With `is_later`: the error of one request too many.
+    /// The error of the attempt. With `is_later`: the error to use if the worker has asked too often.
     pub error: AttemptError,
-    /// What names the message in logs.
+    /// The ids of the message, for logs.
     pub ids: MessageIds,
 }
 
 impl Failed {
-    /// What became of the message after its last attempt; `None` if another one follows, or its lease was gone.
+    /// What happened to the message after its last attempt; `None` if another attempt follows, or if the lease was
+    /// gone.
     pub fn outcome(&self, status: Status) -> Option<&'static str> {
         match (status, &self.disposition) {
             (Status::Halted, _) => Some("halted"),
@@ -81,9 +82,9 @@ impl Failed {
 }
 
 impl Store {
-    /// Ends failed attempts, and attempts whose workers ask for the message later; at most [`FAIL_MAX`]. Carries out the
-    /// disposition of each message. A message that is to leave halts if another definition applies by now, or there is
-    /// no room for its dead letter; [`Store::apply_policy_to_all_halted`] then withdraws it later.
+    /// Ends failed attempts, and attempts whose workers want the message again later; at most [`FAIL_MAX`]. Applies
+    /// the disposition of each message. A message that should leave is halted instead if another definition applies
+    /// by now, or if there is no room for its dead letter. [`Store::apply_policy_to_all_halted`] withdraws it later.
     pub async fn fail(
         &self,
         call_sequence: &CallSequence,
@@ -130,7 +131,7 @@ impl Store {
     }
 }
 
-/// Logs the end of a message's last attempt. The log has a line of its own about damage.
+/// Logs the end of a message's last attempt. Damage is logged separately.
 fn report(one: &Failed, status: Status) {
     let kind = one.error.kind;
     let Some(outcome) = one.outcome(status).filter(|_| kind != ErrorKind::Damaged) else { return };

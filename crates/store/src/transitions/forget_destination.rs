@@ -1,5 +1,4 @@
-//! Completes the removal of a destination: removes the rest of it in one step
-//! (`lua/forget_destination.lua`).
+//! Completes the removal of a destination: removes its remaining keys in one step (`lua/forget_destination.lua`).
 
 use crate::{Store, StoreError, contract::contract, keys::DestinationKeys};
 use domain::DestinationName;
@@ -20,7 +19,7 @@ contract! {
 }
 
 impl Store {
-    /// Removes the destination's hash and its other single keys. Its messages must be gone.
+    /// Removes the destination's hash and its other single keys. The messages must have been removed before.
     pub(super) async fn forget_destination(
         &self,
         destination: &DestinationName,

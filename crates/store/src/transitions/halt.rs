@@ -1,4 +1,4 @@
-//! Halts a head: it keeps its position, and its lane waits for an operator (`lua/halt.lua`).
+//! Halts a head: the head keeps its position, and its lane waits for an operator (`lua/halt.lua`).
 
 use super::{postpone::RefusedHead, release::Owner};
 use crate::{
@@ -29,7 +29,7 @@ contract! {
 }
 
 impl Store {
-    /// Halts a lane's head whose delivery attempts are used up: the lane waits for an operator.
+    /// Halts a lane's head that has no delivery attempts left. The lane waits for an operator.
     pub async fn halt(
         &self,
         owner: &Owner,

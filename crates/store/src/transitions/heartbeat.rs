@@ -17,8 +17,8 @@ contract! {
 }
 
 impl Store {
-    /// Records that this pod is alive in this role. Returns how many are, by heartbeats within
-    /// `lease`, and when the next one expires unless renewed.
+    /// Records that this pod is alive in this role. Returns how many pods are alive in the role, by heartbeats within
+    /// `lease`, and when the next heartbeat expires unless renewed.
     pub async fn heartbeat(
         &self,
         role: &str,
@@ -27,7 +27,7 @@ impl Store {
         self.heartbeat_as(role, "", lease).await
     }
 
-    /// The same, with more about this pod.
+    /// Like `heartbeat`, with a description of this pod (`about`).
     pub(crate) async fn heartbeat_as(
         &self,
         role: &str,
@@ -49,7 +49,7 @@ impl Store {
         self.leave_as(role, "").await
     }
 
-    /// Removes the heartbeat that said this about this pod.
+    /// Removes this pod's heartbeat with the description `about`.
     pub(crate) async fn leave_as(&self, role: &str, about: &str) -> Result<(), StoreError> {
         let member = format!("{role}:{}{about}", self.pod());
         self.query::<()>(redis::pipe().zrem(self.keys().pods(), member).ignore()).await

@@ -27,11 +27,11 @@ contract! {
     }
 }
 
-/// How many removed names an index remembers. A pod that is further behind reads everything again.
+/// How many removed names an index remembers. A pod that is further behind reads the whole index again.
 pub(crate) const REMOVED_MAX: usize = 10_000;
 
 impl Store {
-    /// Writes a definition to the index of all destinations, unless the index has a newer one.
+    /// Writes a definition to the index of all destinations, unless the index has a newer definition.
     pub(crate) async fn index(
         &self,
         name: &DestinationName,
@@ -42,8 +42,8 @@ impl Store {
         self.call_index(name, version, noted, String::new()).await
     }
 
-    /// Removes a destination from the index, unless the index has a newer definition, and keeps its definition for a
-    /// time: its secrets only if they are encrypted.
+    /// Removes a destination from the index, unless the index has a newer definition. Redis keeps the removed
+    /// definition for some time; its secrets only if they are encrypted.
     pub(crate) async fn index_removal(
         &self,
         name: &DestinationName,

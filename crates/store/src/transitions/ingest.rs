@@ -1,4 +1,4 @@
-//! Stamping arrivals (`lua/ingest.lua`).
+//! Stamps arrivals (`lua/ingest.lua`).
 
 mod answer;
 mod leased;
@@ -26,26 +26,26 @@ use domain::{
 };
 use redis_client::ScriptCall;
 
-/// The most arrivals that take the fast path. With more, what the other one costs does not matter.
+/// The most arrivals that take the fast path. With more arrivals, the extra cost of the full script does not matter.
 const FAST_MAX: usize = 32;
 
 row! {
     /// An arrival.
     ArrivalRow<'a> {
         record: Vec<u8>,
-        /// The number of its lane, from 1.
+        /// The number of the arrival's lane, from 1.
         lane: usize,
-        /// Empty unless ids are remembered.
+        /// The id of the message; empty if the destination does not index ids.
         id: &'a str,
     }
 }
 
 row! {
-    /// What few arrivals have.
+    /// The options of an arrival. Most arrivals have none.
     ArrivalOptions {
-        /// Which one, from 1.
+        /// The number of the arrival, from 1.
         arrival: usize,
-        /// Empty, or `<idempotency key, from 1>:<digest> <id>`.
+        /// Empty, or `<number of the idempotency key, from 1>:<digest> <id>`.
         seen: String,
         /// Some of `delay=<ms>;`, `due=<ms since 1970>;`, `priority=<0 to 9>;`, `replaces=<dead letter>,<its epoch>;`,
         /// `processed;`.
@@ -56,13 +56,13 @@ row! {
 row! {
     /// The source of an arrival, if it names one.
     SourceRow<'a> {
-        /// Which arrival, from 1.
+        /// The number of the arrival, from 1.
         arrival: usize,
         name: &'a str,
         position: &'a str,
-        /// Empty: after any mark.
+        /// The mark that the source must have; empty: any mark.
         after: &'a str,
-        /// It moves the mark, and nothing is stored.
+        /// True if the arrival only moves the mark, and no message is stored.
         skips: bool,
     }
 }
@@ -82,34 +82,35 @@ contract! {
         /// The epoch that the records carry.
         message_epoch: Epoch,
         seen_epoch: String,
-        /// `waiting`, or `ready`: there is nothing to process.
+        /// `waiting`; or `ready` if messages need no processing.
         first_state: &'a str,
         /// The most pending messages.
         backlog_max: u64,
         /// The most pending bytes; 0: no limit.
         backlog_bytes_max: u64,
-        /// The idempotency window; 0: while the first message is pending.
+        /// The idempotency window; 0: a key is remembered while its first message is pending.
         window_ms: u64,
         /// The most idempotency keys to remember within the window.
         keys_max: u64,
         ordering: &'a str,
         processing: &'a str,
         record_schema: u32,
-        /// The sum over all arrivals.
+        /// The sum of the accounted bytes of all arrivals.
         accounted_bytes_sum: u64,
-        /// How many ids the index holds; 0: there is none.
+        /// How many ids the index holds; 0: there is no index.
         ids_max: u64,
-        /// What makes a repeat under an idempotency key: the same `body`, or the `key` alone.
+        /// What makes an arrival with a known idempotency key a repeat: an equal `body`, or the `key` alone.
         compare: &'a str,
-        /// The most sources.
+        /// The most sources of the destination.
         sources_max: u64,
-        /// Of the leases that the arrivals get at once, if none waits before them; empty: they wait.
+        /// The secret of the leases that the arrivals get at once if no message waits before them; empty: the
+        /// arrivals wait.
         secret: &'a str,
         lease_ms: u64,
     }
     lists {
         lanes: LaneRow<'a>,
-        /// With a window: the key of each idempotency key.
+        /// With a window: the Redis key of each idempotency key.
         seen: Vec<u8>,
         /// Without a window: the idempotency keys.
         idempotency_keys: &'a str,
@@ -120,7 +121,7 @@ contract! {
     }
 }
 
-/// A batch of arrivals for one destination, on its way into the arguments of a call.
+/// A batch of arrivals for one destination, as it is turned into the arguments of a call.
 struct Batch<'a> {
     call_sequence: &'a CallSequence,
     entry: &'a CatalogEntry,
@@ -248,7 +249,7 @@ fn first_state(destination: &Destination) -> &'static str {
     if needs_processing(destination) { "waiting" } else { "ready" }
 }
 
-/// The options that few arrivals have, as the script parses them.
+/// Returns the options of an arrival as the script parses them.
 fn options(arrival: &Arrival) -> String {
     let mut text = String::new();
     match arrival.due {
@@ -267,16 +268,16 @@ fn options(arrival: &Arrival) -> String {
     text
 }
 
-/// The digest of a body that tells a repeat from a conflict: half of its SHA-256, in hex.
+/// The digest of a body that distinguishes a repeat from a conflict: half of its SHA-256, in hex.
 fn digest(body: &[u8]) -> String {
     hex(&Sha256::digest(body)[..16])
 }
 
 impl Store {
-    /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. One
-    /// result each, in order, with the destination's durability. Without confirmation the call is
-    /// unconfirmed, and a repeat waits again. `epoch` is the one that the messages carry, as far as
-    /// the caller knows ([`Store::message_epoch`]).
+    /// Stamps and stores arrivals for one destination, in order; at most `ingest.batch_max`. Returns one result each,
+    /// in order, once the messages have the destination's durability. Without confirmation the call is unconfirmed,
+    /// and a repeat waits again. `epoch` is the epoch that the messages carry, as far as the caller knows
+    /// ([`Store::message_epoch`]).
     pub async fn ingest(
         &self,
         call_sequence: &CallSequence,
@@ -288,8 +289,9 @@ impl Store {
         ingested.map(|(ingested, _)| ingested)
     }
 
-    /// The same. If no message waits for its processing, it leases those that have to be processed now on these terms.
-    /// Leases of messages that are not confirmed are left in [`Unconfirmed`]: whoever gives the call up requeues them.
+    /// Like `ingest`. If no message waits for its processing, also leases the arrivals that need processing now, on
+    /// these terms. If the messages are not confirmed, their leases are stored in [`Unconfirmed`]: a caller that
+    /// gives up the call must requeue them.
     pub async fn ingest_leasing(
         &self,
         call_sequence: &CallSequence,
@@ -298,7 +300,7 @@ impl Store {
         arrivals: &[&Arrival],
         terms: Option<(&LeaseTerms, &Unconfirmed)>,
     ) -> Result<(Vec<Ingested>, Claimed), StoreError> {
-        // Only a claim can keep a rate.
+        // Only a claim can enforce a rate.
         let has_rate = entry.destination.transform.rate_per_second_max > 0;
         let terms = terms.filter(|_| !has_rate);
         let wanted = &terms.map_or_else(Wanted::default, |(terms, unconfirmed)| Wanted {
@@ -325,7 +327,7 @@ impl Store {
         self.stamp(self.whole_ingest(batch), entry, epoch, arrivals, wanted).await
     }
 
-    /// For few arrivals of one lane, which have nothing special.
+    /// The call of the fast path, for a few ordinary arrivals of one lane.
     fn fast_ingest(&self, batch: &Batch<'_>) -> ScriptCall<'_> {
         let destination = &batch.entry.destination;
         let keys = self.keys().destination(&destination.name);
@@ -400,7 +402,7 @@ impl Store {
         .call(self, &keys, &caller, entry.claimers())
     }
 
-    /// Makes the call for these arrivals.
+    /// Makes the call for these arrivals, and reads its answer.
     async fn stamp(
         &self,
         mut call: ScriptCall<'_>,

@@ -1,4 +1,4 @@
-//! Stamping few arrivals that have nothing special (`lua/ingest_fast.lua`).
+//! Stamps a few ordinary arrivals (`lua/ingest_fast.lua`).
 
 use crate::{
     contract::contract,
@@ -21,7 +21,8 @@ contract! {
         backlog_max: u64,
         record_schema: u32,
         accounted_bytes_sum: u64,
-        /// Of the leases that the arrivals get at once, if none waits before them; empty: they wait.
+        /// The secret of the leases that the arrivals get at once if no message waits before them; empty: the
+        /// arrivals wait.
         secret: &'a str,
         lease_ms: u64,
     }

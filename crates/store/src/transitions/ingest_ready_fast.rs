@@ -1,4 +1,4 @@
-//! Stamping few arrivals that have nothing special and need no processing (`lua/ingest_ready_fast.lua`).
+//! Stamps a few ordinary arrivals that need no processing (`lua/ingest_ready_fast.lua`).
 
 use super::ingest_fast;
 use crate::{contract::contract, keys::DestinationKeys};

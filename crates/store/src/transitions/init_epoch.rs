@@ -14,12 +14,11 @@ contract! {
     }
 }
 
-/// First epochs to write in parallel.
+/// The most first epochs that are written in parallel.
 const CALLS_MAX: usize = 16;
 
 impl Store {
-    /// Writes the first epoch of every partition of a new deployment. Does not change existing
-    /// ones.
+    /// Writes the first epoch of every partition of a new deployment. Does not change existing epochs.
     pub async fn init_epoch(&self) -> Result<(), StoreError> {
         let calls = stream::iter(0..self.keys().partitions()).map(async |partition| {
             let call = Args { seen_epoch: self.inner.epochs.text(partition, 0) }

@@ -13,8 +13,7 @@ contract! {
 }
 
 impl Store {
-    /// Raises the schema of a partition to the newest that this version knows. Returns the previous
-    /// one.
+    /// Raises the schema of a partition to the newest that this version knows. Returns the previous schema.
     pub async fn migrate(&self, partition: u16) -> Result<u32, StoreError> {
         let keys = self.keys().partition(partition);
         let call = Args { schema: known() }.call(self, &keys);

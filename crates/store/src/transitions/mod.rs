@@ -1,4 +1,4 @@
-//! What changes Redis: one file for each script in `lua/`, with the same name.
+//! The transitions, which change the data in Redis: one file for each script in `lua/`, with the same name.
 
 pub mod acknowledge;
 pub mod acquire_partition;

@@ -1,4 +1,4 @@
-//! Notes the progress of a bulk operation (`lua/note_operation.lua`).
+//! Stores the progress of a bulk operation (`lua/note_operation.lua`).
 
 use crate::{Store, StoreError, contract::contract, entry::CatalogEntry, keys::DestinationKeys};
 
@@ -15,13 +15,13 @@ contract! {
     }
 }
 
-/// How long an operation can be read after its last progress.
+/// How long the state of an operation can be read after its last progress.
 const KEPT_MS: u64 = 7 * 24 * 3_600_000;
-/// The most operations of a partition that are kept.
+/// The most operations that Redis keeps per partition.
 const KEPT_MAX: usize = 1_000;
 
 impl Store {
-    /// Notes the state of an operation; true if somebody has cancelled it.
+    /// Stores the state of an operation. Returns true if somebody has cancelled the operation.
     pub async fn note_operation(
         &self,
         entry: &CatalogEntry,

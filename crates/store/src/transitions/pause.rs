@@ -16,8 +16,8 @@ contract! {
 }
 
 impl Store {
-    /// Pauses or resumes ingest, processing and delivery; `None` changes nothing. Returns what is paused
-    /// now, and whether that changed.
+    /// Pauses or resumes ingest, processing and delivery; `None` changes nothing. Returns which parts are paused now,
+    /// and whether that changed.
     pub async fn pause(
         &self,
         name: &DestinationName,

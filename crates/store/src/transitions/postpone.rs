@@ -1,4 +1,4 @@
-//! Postpones a head that its receiver did not accept (`lua/postpone.lua`).
+//! Delays a head that its receiver refused (`lua/postpone.lua`).
 
 use std::time::Duration;
 
@@ -35,9 +35,9 @@ contract! {
 /// A lane's head that its receiver refused.
 #[derive(Debug, Clone, Copy)]
 pub struct RefusedHead<'a> {
-    /// Its lane, as in [`LaneRequest::key`].
+    /// The lane of the head, as in [`LaneRequest::key`].
     pub lane: Option<&'a str>,
-    /// The head.
+    /// The sequence of the head.
     pub sequence: Sequence,
     /// Failed attempts to deliver it, including this one.
     pub failed: u32,

@@ -1,4 +1,4 @@
-//! Recovers messages whose leases expired, and messages that are due (`lua/reap.lua`).
+//! Recovers messages whose leases have expired or whose delays are over (`lua/reap.lua`).
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ contract! {
     }
     args<'a> {
         destination: &'a str,
-        /// How many leases of the destination expired together, at least.
+        /// At least this many leases of the destination expired together.
         expired_together: usize,
     }
     lists {
-        /// Members of `leases`: hints, which the transition checks again.
+        /// Members of `leases`. They are hints: the script checks them again.
         leases: &'a str,
-        /// Members of `delayed`, the same.
+        /// Members of `delayed`. They are hints, too.
         delays: &'a str,
     }
 }
@@ -29,24 +29,24 @@ contract! {
 /// The most leases, and the most delays, that one query returns.
 pub(super) const PAGE_MAX: isize = 500;
 
-/// The most queries of one `recover`.
+/// The most queries that one `recover` makes.
 const LOOKS_MAX: usize = 40;
 
-/// The most leases of one call: each may have 75 kB of checkpoint and errors to read and write.
+/// The most leases of one call: each lease may have 75 kB of checkpoint and errors to read and write.
 const LEASES_MAX: usize = 25;
 
 /// The most holders of expired leases that a line of the log names.
 const HOLDERS_MAX: usize = 5;
 
-/// What may have expired in a partition, by destination. A hint.
+/// The leases and delays of a partition that may have ended, by destination. A hint.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Overdue {
-    /// Per destination: members of the leases, members of the delayed.
+    /// Per destination: members of `leases`, and members of `delayed`.
     pub by_destination: BTreeMap<DestinationName, (Vec<String>, Vec<String>)>,
 }
 
 impl Overdue {
-    /// True if the query may have left some out.
+    /// True if the query may have left out members.
     fn is_full(&self) -> bool {
         let counts =
             self.by_destination.values().map(|(leases, delays)| (leases.len(), delays.len()));
@@ -70,7 +70,7 @@ pub(super) fn destination_of(member: &str) -> Option<DestinationName> {
     member.split('/').next()?.parse().ok()
 }
 
-/// Who held these leases, each with the number of its leases.
+/// The holders of these leases, each with the number of its leases.
 fn holders_of(leases: &[String]) -> String {
     let mut holders: BTreeMap<String, usize> = BTreeMap::new();
     for lease in leases {
@@ -87,20 +87,20 @@ fn holders_of(leases: &[String]) -> String {
     named.join(", ")
 }
 
-/// What was recovered.
+/// The numbers of recovered leases, delays and messages.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Reaped {
-    /// Expired leases.
+    /// Leases that had expired.
     pub leases: usize,
-    /// Delays that were over.
+    /// Messages whose delay was over.
     pub delays: usize,
     /// Messages that halted because too many of their leases had expired.
     pub halted: usize,
 }
 
 impl Store {
-    /// Expired leases and delays of these partitions, in order. Empty where a server does not
-    /// answer; an error if none answers.
+    /// Expired leases and delays of these partitions, in the order of the partitions. An entry is empty if its server
+    /// does not answer; an error if no server answers.
     pub async fn overdue(&self, partitions: &[u16]) -> Result<Vec<Overdue>, StoreError> {
         let keys: Vec<_> = partitions.iter().map(|number| self.keys().partition(*number)).collect();
         let places: Vec<_> = keys.iter().map(|keys| keys.leases()).collect();
@@ -114,15 +114,15 @@ impl Store {
         let found = self.query_each(&looks.collect::<Vec<_>>()).await;
         let read = |found: Option<Vec<redis::Value>>| {
             let mut found = found.unwrap_or_default().into_iter();
-            // A member that is not valid UTF-8 names no message, and must not hide others.
+            // A member that is not valid UTF-8 names no message. It must not hide other members.
             let mut next = || texts(found.next(), "a query of overdue ones").unwrap_or_default();
             Overdue::of(&next(), &next())
         };
         Ok(answered(found)?.into_iter().map(read).collect())
     }
 
-    /// Recovers all that has expired in these partitions. For a destination that is gone, only
-    /// removes the leftovers.
+    /// Recovers all expired leases and delays of these partitions. If a destination does not exist any more, only
+    /// removes its leftovers.
     pub async fn recover(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
         let mut all = Reaped::default();
         let mut partitions = partitions.to_vec();
@@ -136,7 +136,7 @@ impl Store {
                 for (name, (leases, delays)) in &overdue.by_destination {
                     let reaped = match self.reap(name, leases, delays).await {
                         Ok(reaped) => reaped,
-                        // Other destinations may be on another server, which answers.
+                        // Other destinations may be on other servers, which answer.
                         Err(error) => {
                             tracing::debug!(destination = %name, %error, "cannot recover expired leases and delays");
                             continue;
@@ -173,7 +173,7 @@ impl Store {
         Ok(all)
     }
 
-    /// Returns messages to `waiting` if their lease or delay has really expired.
+    /// Returns messages to `waiting` if their lease or delay has really ended.
     pub async fn reap(
         &self,
         destination: &DestinationName,

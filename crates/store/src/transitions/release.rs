@@ -1,4 +1,4 @@
-//! Settles messages that have left, and releases those that may leave next (`lua/release.lua`).
+//! Settles messages that have left, and releases the messages that may leave next (`lua/release.lua`).
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use domain::{
 };
 use redis_client::ScriptCall;
 
-/// The most bytes of records that one call returns (at least one record is returned).
+/// The most bytes of records that one call returns. It returns at least one record.
 pub(super) const BYTES_MAX: usize = 8 << 20;
 
 /// The most pending withdrawals that one call returns, as in `lua/release.lua`.
@@ -35,13 +35,14 @@ pub const WITHDRAWALS_MAX: usize = 200;
 const FAST_MAX: usize = 32;
 
 row! {
-    /// What to settle and release in one lane.
+    /// A request to settle and release messages of one lane.
     RequestRow<'a> {
-        /// Without ordering, the sequence.
+        /// The key of the lane; without ordering, the sequence.
         key: &'a str,
         /// The last settled sequence; 0: none.
         upto: Sequence,
-        /// Of the settled; if any were tombstones, as in `lua/include/settle.lua`.
+        /// The accounted bytes of the settled messages. If any of them were tombstones, as in
+        /// `lua/include/settle.lua`.
         accounted_bytes: String,
         /// The last sequence that the owner still holds; 0: none.
         held_upto: Sequence,
@@ -73,32 +74,32 @@ contract! {
         destination: &'a str,
         ordering: &'a str,
         seen_epoch: String,
-        /// Of records.
+        /// The most bytes of records.
         bytes_max: usize,
         /// The most messages in the log.
         log_max: u64,
-        /// The most messages of a lane whose head was refused before; at least one is returned.
+        /// The most messages of a lane whose head was refused before. At least one is returned.
         refused_max: usize,
-        /// The most bytes of their records and bodies.
+        /// The most bytes of records and bodies of such a lane.
         refused_bytes_max: u64,
-        /// The most keys of empty lanes whose last sequence is remembered.
+        /// The most ordering keys of empty lanes whose last sequence is remembered.
         previous_max: u64,
         /// The longest backoff.
         wait_max_ms: u64,
     }
     lists {
-        /// Of each lane; without ordering one for all.
+        /// The sets of each lane. Without ordering, one entry for all lanes.
         sets: LaneSets,
         lanes: RequestRow<'a>,
         log: LogRow,
         /// Fields of bodies stored out of line, to remove with the settled messages.
         bodies: &'a str,
-        /// To forget with the settled messages.
+        /// Idempotency keys to forget with the settled messages.
         idempotency_keys: &'a str,
     }
 }
 
-/// The identity of a releasing owner.
+/// The identity of an owner that releases messages.
 #[derive(Debug, Clone)]
 pub struct Owner {
     /// The owner's token.
@@ -107,13 +108,13 @@ pub struct Owner {
     pub epoch: Epoch,
 }
 
-/// What to settle and release in one lane.
+/// A request to settle and release messages of one lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneRequest {
-    /// The lane's key; `None` for the destination's own lane. Without ordering, each message is a
-    /// lane, and its sequence is the key.
+    /// The lane's key; `None` for the destination's only lane. Without ordering, each message is its own lane, and
+    /// its sequence is the key.
     pub key: Option<String>,
-    /// The messages that left it since the last call.
+    /// The messages that have left the lane since the last call.
     pub settled: Settled,
     /// The highest sequence that the owner holds and has not settled; 0: none.
     pub held_upto: Sequence,
@@ -122,7 +123,8 @@ pub struct LaneRequest {
 }
 
 impl LaneRequest {
-    /// True if it may take the fast path: the owner holds no other message of the lane, and few have left it.
+    /// True if the lane may take the fast path: the owner holds no other message of the lane, and few messages have
+    /// left it.
     fn may_be_fast(&self) -> bool {
         let settled = &self.settled;
         self.held_upto == 0
@@ -135,23 +137,23 @@ impl LaneRequest {
 /// Messages that have left a lane, and are not settled in Redis yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Everything up to here has left; 0: nothing new.
+    /// All messages up to this sequence have left; 0: none since the last call.
     pub upto: Sequence,
-    /// How many messages these are.
+    /// The number of messages that have left.
     pub count: usize,
-    /// How many of them were not delivered, because they were tombstones of dropped messages.
+    /// How many of them were tombstones of dropped messages, which were not delivered.
     pub dropped: u64,
-    /// The same for dead-lettered messages.
+    /// How many of them were tombstones of dead-lettered messages.
     pub dead_lettered: u64,
-    /// The same for cancelled messages.
+    /// How many of them were tombstones of cancelled messages.
     pub cancelled: u64,
-    /// The sum of the accounted bytes of all of them.
+    /// The sum of the accounted bytes of all these messages.
     pub bytes: u64,
-    /// An entry for each, if the destination has a log.
+    /// A log entry for each message, if the destination has a log.
     pub log: Vec<(Sequence, LogEntry)>,
     /// Fields in the hash `bodies` to remove: bodies stored out of line that are no longer needed.
     pub bodies: Vec<String>,
-    /// The idempotency keys to remove with them.
+    /// The idempotency keys to remove with the messages.
     pub idempotency_keys: Vec<String>,
 }
 
@@ -169,8 +171,7 @@ impl Settled {
         }
         self.bytes += message.accounted_bytes;
         self.idempotency_keys.extend(message.idempotency_key.clone());
-        // The log keeps one of the bodies, if it keeps bodies; the script keeps those of dead
-        // letters.
+        // If the log keeps bodies, it keeps one of these two; the script keeps the bodies of dead letters.
         let kept = entry.as_ref().and_then(LogEntry::part_kept);
         let out_of_line =
             [(Part::Body, message.out_of_line.body), (Part::Input, message.out_of_line.input)];
@@ -180,7 +181,8 @@ impl Settled {
         self.log.extend(entry.map(|entry| (sequence, entry)));
     }
 
-    /// True without what few messages have: tombstones, bodies stored out of line, idempotency keys.
+    /// True if there are no tombstones, no bodies stored out of line and no idempotency keys. Few messages have
+    /// these.
     pub(super) fn has_no_extras(&self) -> bool {
         let tombstones = self.dropped + self.dead_lettered + self.cancelled;
         tombstones == 0 && self.bodies.is_empty() && self.idempotency_keys.is_empty()
@@ -192,7 +194,7 @@ impl Settled {
             .map(|(sequence, entry)| LogRow { sequence: *sequence, entry: entry.encode() })
     }
 
-    /// The accounted bytes; with the number of tombstones of each kind, if there were any.
+    /// The accounted bytes as text. If there were tombstones, also the number of each kind.
     fn accounted_bytes(&self) -> String {
         let Settled { bytes, dropped, dead_lettered, cancelled, .. } = self;
         match dropped + dead_lettered + cancelled {
@@ -207,7 +209,7 @@ impl Settled {
 /// The answer to a release.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Released {
-    /// The pending withdrawals of the destination; if there are at least [`WITHDRAWALS_MAX`], some of them.
+    /// The pending withdrawals of the destination. If there are more than [`WITHDRAWALS_MAX`], only some of them.
     pub withdrawals: Vec<PendingWithdrawal>,
     /// The next run of each requested lane, in order.
     pub runs: Vec<LaneRun>,
@@ -216,19 +218,20 @@ pub struct Released {
 /// The next run of one lane.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaneRun {
-    /// How long to wait before a scan for this lane: its head is in backoff, or the lane did not fit
-    /// into this answer, or has too many messages to settle. 0: no wait.
+    /// How long the owner must wait before it asks for this lane again: the head is in backoff, the lane did not fit
+    /// into this answer, or it has too many messages to settle. 0: no wait.
     pub wait: Duration,
-    /// The messages, in order. The first carries its delivery attempts so far.
+    /// The messages, in order. The first one carries its delivery attempts so far.
     pub messages: Vec<Stamped>,
-    /// True if more messages left the lane than one call settles: then nothing is settled or released.
+    /// True if more messages have left the lane than one call can settle. Then the call settles and releases no
+    /// message of the lane.
     pub is_too_long: bool,
 }
 
 impl Store {
-    /// Settles messages that have left, and returns the next runs of lanes of one destination. If a
-    /// lane's head was refused before, its run is limited to one delivery: the head may be refused
-    /// again, and then the messages behind it were read in vain.
+    /// Settles messages that have left, and returns the next runs of lanes of one destination. If the receiver
+    /// refused a lane's head before, the lane's run is limited to one delivery: the receiver may refuse the head
+    /// again, and then Redis would have returned the messages behind it in vain.
     pub async fn release(
         &self,
         owner: &Owner,
@@ -364,7 +367,7 @@ fn read_run(lane: Value, entry: &CatalogEntry) -> Result<LaneRun, StoreError> {
         let attempts = of_first.take().unwrap_or_default();
         let name = &entry.destination.name;
         let message = record::read_with(bytes, body, name, sequence, attempts.clone());
-        // A damaged message is in the run, too: the owner delivers those before it, then halts it.
+        // The run contains a damaged message, too: the owner delivers the messages before it, then halts it.
         let mut message = message.unwrap_or_else(|error| Stamped {
             attempts,
             ..Stamped::unreadable(name.clone(), sequence, error.to_string())
@@ -376,7 +379,7 @@ fn read_run(lane: Value, entry: &CatalogEntry) -> Result<LaneRun, StoreError> {
     Ok(LaneRun { wait, messages, is_too_long: false })
 }
 
-/// Which message of a run its consumer did not accept, and why.
+/// Reads which message of a run its consumer did not accept, and why.
 fn read_refusal(refusal: Value) -> Option<(Sequence, Arc<ConsumerRefusal>)> {
     let (of, error, wait_ms, is_permanent): (Sequence, String, String, u8) =
         redis::from_redis_value(refusal).ok()?;

@@ -1,4 +1,4 @@
-//! Settles and releases messages that have nothing special, without ordering (`lua/release_each_fast.lua`).
+//! Settles and releases ordinary messages without ordering (`lua/release_each_fast.lua`).
 
 use super::release::{BYTES_MAX, LaneRequest, LaneRun, LogRow, Owner, Released};
 use crate::{Store, StoreError, contract::contract, entry::CatalogEntry, keys::DestinationKeys};
@@ -17,11 +17,11 @@ contract! {
         version: u64,
         destination: &'a str,
         seen_epoch: String,
-        /// Of records.
+        /// The most bytes of records.
         bytes_max: usize,
         /// The most messages in the log.
         log_max: u64,
-        /// The accounted bytes of the settled.
+        /// The accounted bytes of the settled messages.
         settled_bytes: u64,
     }
     lists {
@@ -29,13 +29,13 @@ contract! {
         left: Sequence,
         /// The messages to release.
         asked: Sequence,
-        /// Of the messages that left, in the same order.
+        /// The log entries of the messages that left, in the same order.
         log: LogRow,
     }
 }
 
-/// The messages that these lanes settle, and those that they ask for. `None` if the fast path does not take them: each
-/// lane settles its message or asks for it, and no lane occurs twice.
+/// The messages that these lanes settle, and the messages that they ask for. `None` if the lanes cannot take the fast
+/// path: it needs that each lane either settles its message or asks for it, and that no lane occurs twice.
 fn messages_of(lanes: &[LaneRequest]) -> Option<(Vec<Sequence>, Vec<Sequence>)> {
     let (mut left, mut asked) = (Vec::new(), Vec::with_capacity(lanes.len()));
     for lane in lanes {
@@ -47,7 +47,7 @@ fn messages_of(lanes: &[LaneRequest]) -> Option<(Vec<Sequence>, Vec<Sequence>)> 
         }
     }
     if lanes.iter().all(|lane| lane.settled.log.is_empty()) {
-        // Redis removes neighbours together.
+        // Sorted, because Redis can remove neighbours together.
         left.sort_unstable();
     }
     let mut all = [left.as_slice(), asked.as_slice()].concat();
@@ -55,13 +55,13 @@ fn messages_of(lanes: &[LaneRequest]) -> Option<(Vec<Sequence>, Vec<Sequence>)> 
     all.windows(2).all(|pair| pair[0] != pair[1]).then_some((left, asked))
 }
 
-/// True if the lane asks for its message, and settles none.
+/// True if the lane asks for its message and settles no message.
 fn asks(lane: &LaneRequest) -> bool {
     lane.settled.count == 0 && lane.limit > 0 && lane.held_upto == 0
 }
 
 impl Store {
-    /// Releases on the fast path.
+    /// Releases messages on the fast path.
     pub(super) async fn release_each_fast(
         &self,
         owner: &Owner,

@@ -1,4 +1,4 @@
-//! Settles and releases a lane that has nothing special (`lua/release_fast.lua`).
+//! Settles and releases a lane with ordinary messages (`lua/release_fast.lua`).
 
 use super::release::{BYTES_MAX, LaneRequest, LogRow, Owner};
 use crate::{Store, contract::contract, entry::CatalogEntry, keys::DestinationKeys};
@@ -17,13 +17,13 @@ contract! {
         version: u64,
         destination: &'a str,
         seen_epoch: String,
-        /// Of records.
+        /// The most bytes of records.
         bytes_max: usize,
         /// The most messages in the log.
         log_max: u64,
         /// The last settled sequence; 0: none.
         settled_upto: Sequence,
-        /// The accounted bytes of the settled.
+        /// The accounted bytes of the settled messages.
         settled_bytes: u64,
         /// The most messages to release.
         most: usize,
@@ -34,7 +34,7 @@ contract! {
 }
 
 impl Store {
-    /// The call for a lane of which the owner holds nothing else.
+    /// Creates the call for a lane of which the owner holds no other message.
     pub(super) fn fast_release(
         &self,
         owner: &Owner,

@@ -1,8 +1,9 @@
-//! Finds and repairs contradictions between the records of a paused destination and what is derived from them
-//! (`lua/repair.lua`).
+//! Finds and repairs contradictions between the records of a paused destination and the data that is derived from
+//! them (`lua/repair.lua`).
 //!
-//! A pass reads everything page by page. While the destination is paused, only operators and the ends of leases and
-//! delays change it; the next pass corrects what they crossed. A repair ends with a pass that finds nothing.
+//! A pass reads all data of the destination page by page. While the destination is paused, only operators and the
+//! ends of leases and delays change it. If such a change confuses a pass, the next pass corrects the result. A repair
+//! ends with a pass that finds no problem.
 
 mod derived;
 pub(super) mod lanes;
@@ -26,12 +27,12 @@ use domain::{Ordering, Sequence};
 row! {
     /// A message to check.
     RepairedMessage {
-        /// The number of its lane, from 1; 0: no lane holds it.
+        /// The number of the message's lane, from 1; 0: the message is in no lane.
         lane: usize,
         sequence: Sequence,
-        /// Its record cannot be read.
+        /// The message's record cannot be read.
         is_unreadable: bool,
-        /// Its record is the output of its processing.
+        /// The message's record is the output of its processing.
         is_processed: bool,
         is_leased: bool,
     }
@@ -49,7 +50,7 @@ contract! {
         version: u64,
         ordering: &'a str,
         processing: &'a str,
-        /// False: only to report.
+        /// False: only report problems.
         repairs: bool,
     }
     lists {
@@ -60,27 +61,27 @@ contract! {
 
 /// The most messages of one call.
 const MESSAGES_MAX: usize = 200;
-/// The most passes: a repair may reveal more to repair.
+/// The most passes. A repair may reveal further problems.
 const PASSES_MAX: usize = 4;
-/// How many examples of each kind are listed.
+/// The most examples that are listed per kind.
 const EXAMPLES_MAX: usize = 5;
 
 /// The result of a repair.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Repair {
-    /// False if data changed on every pass, so that the counters could not be compared.
+    /// False if data changed during every pass, so that the counters could not be compared.
     pub counters_verified: bool,
-    /// What it found, by kind.
+    /// The problems found, by kind.
     pub items: Vec<Found>,
 }
 
 impl Repair {
-    /// How many problems it found.
+    /// The number of problems found.
     pub fn matched(&self) -> u64 {
         self.items.iter().map(|item| item.matched).sum()
     }
 
-    /// How many of them were repaired.
+    /// The number of problems repaired.
     pub fn affected(&self) -> u64 {
         self.items.iter().map(|item| item.affected).sum()
     }
@@ -89,15 +90,15 @@ impl Repair {
 /// The problems of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Found {
-    /// The kind.
+    /// The kind of the problems.
     pub kind: String,
-    /// What it means, and what the repair does.
+    /// What the kind means, and what the repair does about it.
     pub detail: String,
-    /// How many were found.
+    /// The number of problems found.
     pub matched: u64,
-    /// How many of them were repaired.
+    /// The number of problems repaired.
     pub affected: u64,
-    /// Sequences, keys of Redis or names of counters.
+    /// Examples: sequences, Redis keys or names of counters.
     pub examples: Vec<String>,
 }
 
@@ -118,16 +119,17 @@ const KINDS: [(&str, &str); 10] = [
     ("counter", "counters that differ from the actual count; corrected"),
 ];
 
-/// Called before each call with how many problems were found and repaired so far. False: stop.
+/// Called before each call to Redis, with the numbers of problems found and repaired so far. If it returns false, the
+/// repair stops.
 pub type GoesOn<'a> = dyn Fn(u64, u64) -> bool + Send + Sync + 'a;
 
-/// Each kind, what it is about, and whether it was repaired.
+/// For each finding: its kind, its subject, and whether it was repaired.
 pub(super) type Findings = Vec<(String, String, bool)>;
 
 /// A message to check.
 #[derive(Debug, Clone)]
 struct Item {
-    /// `None`: no lane holds it.
+    /// `None`: the message is in no lane.
     lane: Option<Option<String>>,
     sequence: Sequence,
     is_unreadable: bool,
@@ -151,20 +153,21 @@ pub(super) struct Repairing<'a> {
     pub(super) pass: Pass,
 }
 
-/// What a pass knows so far.
+/// The state of one pass.
 #[derive(Default)]
 pub(super) struct Pass {
     pub(super) has_repaired: bool,
-    /// Messages that were checked.
+    /// The messages that this pass has checked.
     pub(super) seen: Bits,
-    /// Messages that were being processed at its beginning: while the destination is paused, no more begin.
+    /// The messages that were being processed when the pass began. While the destination is paused, processing of
+    /// other messages does not begin.
     pub(super) leased: Bits,
-    /// Messages that were delayed at its beginning.
+    /// The messages that were delayed when the pass began.
     pub(super) delayed: Bits,
-    /// Messages that must wait, and damaged ones, which must not.
+    /// `waiting`: messages that must be in the list or set `waiting`. `damaged`: messages that must not be in it.
     pub(super) waiting: Bits,
     pub(super) damaged: Bits,
-    /// Pending, ready, halted and ready, awaiting turn, bytes, delayed.
+    /// The sums over all messages: pending, ready, halted and ready, awaiting turn, bytes, delayed.
     pub(super) sums: [u64; 6],
     /// The highest sequence of a readable record.
     pub(super) highest: Sequence,
@@ -175,7 +178,7 @@ pub(super) struct Pass {
 pub(super) struct Bits(BTreeMap<u64, u64>);
 
 impl Bits {
-    /// Adds one. True if it is new.
+    /// Adds a sequence. True if it is new.
     pub(super) fn insert(&mut self, sequence: Sequence) -> bool {
         let word = self.0.entry(sequence / 64).or_default();
         let bit = 1 << (sequence % 64);
@@ -200,7 +203,7 @@ impl Bits {
         self.0.get(&(sequence / 64)).is_some_and(|word| word & (1 << (sequence % 64)) != 0)
     }
 
-    /// All, the lowest first.
+    /// All sequences, lowest first.
     pub(super) fn all(&self) -> impl Iterator<Item = Sequence> + '_ {
         let of_word = |(&at, &word): (&u64, &u64)| {
             (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| at * 64 + bit)
@@ -210,8 +213,8 @@ impl Bits {
 }
 
 impl Store {
-    /// Compares the records of a paused destination with what is derived from them, and repairs contradictions; with
-    /// `dry_run` it only reports them.
+    /// Compares the records of a paused destination with the data that is derived from them, and repairs
+    /// contradictions. With `dry_run`, only reports them.
     pub async fn repair(
         &self,
         entry: &CatalogEntry,
@@ -237,12 +240,12 @@ impl Store {
 }
 
 impl Repairing<'_> {
-    /// Compares everything once. True if nothing is to be compared again; nothing if a key of another type stays.
+    /// Compares all data once. Returns true if no further pass is needed; `None` if a key with the wrong type stays.
     async fn compare(&mut self) -> Result<Option<bool>, StoreError> {
         self.pass = Pass::default();
         self.found.retain(|_, found| found.affected > 0);
         self.found.values_mut().for_each(|found| found.matched = found.affected);
-        // The definition is current: only its ordering says which types are right.
+        // Checks that the definition is current: only a current ordering tells which types are right.
         self.call(&[]).await?;
         if !self.check_types().await? {
             return Ok(None);
@@ -261,7 +264,7 @@ impl Repairing<'_> {
         Ok(Some(!self.pass.has_repaired && self.check_counters(&before).await?))
     }
 
-    /// Reports the progress before a call. An error if the repair must stop.
+    /// Reports the progress before a call. Returns an error if the repair must stop.
     pub(super) fn begin(&self) -> Result<(), StoreError> {
         let sum = |count: fn(&Found) -> u64| self.found.values().map(count).sum();
         match (self.goes_on)(sum(|found| found.matched), sum(|found| found.affected)) {
@@ -288,7 +291,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// Checks messages that were not checked yet.
+    /// Checks the messages that this pass has not checked yet.
     async fn check(&mut self, items: Vec<Item>) -> Result<(), StoreError> {
         let new = items.into_iter().filter(|item| self.pass.seen.insert(item.sequence));
         let new: Vec<Item> = new.collect();
@@ -330,11 +333,12 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// What a record says about its message. No lane if that needs its key, and the key cannot be read.
+    /// Describes the message of a record. The lane is `None` if it depends on the ordering key, and the key cannot be
+    /// read.
     fn item_of(&self, sequence: Sequence, bytes: Bytes) -> Item {
         let destination = &self.entry.destination;
         let read = record::read(bytes, &destination.name, sequence, Default::default());
-        // Of an unreadable tombstone, only the position is known.
+        // If a tombstone is unreadable, only its position is known.
         let readable = read.as_ref().ok().filter(|message| message.damaged.is_none());
         let key = readable.map(|message| destination.lane_key(message.message.key.as_deref()));
         let lane = match key {

@@ -12,7 +12,7 @@ row! {
     /// A counter to verify.
     Counter<'a> {
         name: &'a str,
-        /// Its value before the messages were counted.
+        /// The value of the counter before the messages were counted.
         before: i64,
         counted: u64,
     }
@@ -27,7 +27,7 @@ contract! {
     args<'a> {
         destination: &'a str,
         version: u64,
-        /// False: only to report.
+        /// False: only report problems.
         repairs: bool,
     }
     lists {
@@ -57,10 +57,10 @@ impl Repairing<'_> {
         Ok(Counters(values.map(Option::unwrap_or_default)))
     }
 
-    /// Compares the counters with the actual count. False if they have changed meanwhile.
+    /// Compares the counters with the actual counts. False if the counters have changed meanwhile.
     pub(super) async fn check_counters(&mut self, before: &Counters) -> Result<bool, StoreError> {
         let [pending, ready, halted_ready, held, bytes, delayed] = self.pass.sums;
-        // A lower one would be stamped twice.
+        // With a lower value, a sequence would be used twice.
         let last = before.last().max(self.pass.highest);
         let settled = last.saturating_sub(pending);
         let counted = [last, settled, ready, halted_ready, held, bytes, delayed];

@@ -1,4 +1,5 @@
-//! Compares the stored waiting messages with those that must wait, and stores these again (`lua/repair_waiting.lua`).
+//! Compares the stored waiting messages with the messages that must wait. If they differ, stores the waiting messages
+//! again (`lua/repair_waiting.lua`).
 
 use bytes::Bytes;
 
@@ -24,7 +25,8 @@ contract! {
 }
 
 impl Repairing<'_> {
-    /// Stores the messages that must wait, if others are stored. `last` was stamped when the pass began.
+    /// Stores the messages that must wait, if other messages are stored as waiting. `last` is the last sequence that
+    /// was stamped when the pass began.
     pub(super) async fn check_waiting(&mut self, last: Sequence) -> Result<(), StoreError> {
         let (mut stored, mut differs, mut at) = (Bits::default(), false, Some(0));
         while let Some(from) = at {
@@ -38,7 +40,7 @@ impl Repairing<'_> {
             }
             at = next;
         }
-        // A stored message that had a lease waits, if the lease has ended since.
+        // A stored message that had a lease may wait if the lease has ended since.
         let may_be_leased = stored.all().any(|sequence| self.pass.leased.has(sequence));
         let leases = if may_be_leased { self.leases().await? } else { Vec::new() };
         let leased = Bits::of(leases.into_iter().map(|(sequence, _)| sequence));
@@ -74,8 +76,8 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// True if a stored message need not be removed although the pass did not find it waiting: it was withdrawn, its
-    /// lease or delay has ended since, or it was redriven or replayed since.
+    /// True if a stored message may stay although the pass did not find it waiting: it was withdrawn, its lease or
+    /// delay has ended since, or it was redriven or replayed since.
     async fn may_wait(&mut self, sequence: Sequence, last: Sequence) -> Result<bool, StoreError> {
         self.begin()?;
         let member = format!("{}/{sequence}", self.entry.destination.name);
@@ -92,8 +94,8 @@ impl Repairing<'_> {
         Ok(is_withdrawn || waits_now)
     }
 
-    /// A page of the stored messages, and where the next one begins. A list is read from its end: what operators add
-    /// meanwhile is at its front.
+    /// Reads a page of the stored messages. Also returns where the next page begins. Reads a list from its end,
+    /// because operators add messages at its front meanwhile.
     async fn waiting_page(&self, from: u64) -> Result<(Vec<Bytes>, Option<u64>), StoreError> {
         if self.entry.destination.ordering == Ordering::None {
             let mut cursor = from;

@@ -10,10 +10,10 @@ use crate::{
 use domain::{LeaseToken, Sequence};
 
 row! {
-    /// A lease to give back.
+    /// A lease whose message is requeued.
     Lease {
         sequence: Sequence,
-        /// Of `leases`.
+        /// The lease, as a member of `leases`.
         member: String,
     }
 }
@@ -34,7 +34,7 @@ contract! {
 }
 
 impl Store {
-    /// Returns claimed messages of one destination unprocessed, without counting an attempt.
+    /// Puts claimed messages of one destination back into `waiting`, unprocessed. This does not count as an attempt.
     pub async fn requeue(
         &self,
         call_sequence: &CallSequence,

@@ -1,4 +1,4 @@
-//! Resigns a partition, and vouches that this sender has stopped (`lua/resign_partition.lua`).
+//! Resigns a partition, and vouches that no earlier sender still sends (`lua/resign_partition.lua`).
 
 use futures::{StreamExt, stream};
 
@@ -18,23 +18,22 @@ contract! {
     }
 }
 
-/// Partitions to vouch for in parallel.
+/// The most partitions to vouch for in parallel.
 const CALLS_MAX: usize = 16;
 
 /// The answer to resigning a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resigned {
-    /// False if this token no longer owned it.
+    /// False if this token did not own the partition any more.
     pub was_owned: bool,
     /// The partition's epoch.
     pub epoch: Epoch,
 }
 
 impl Store {
-    /// Resigns a partition. With `vouched`, the caller declares that no sender from before that
-    /// epoch still sends: if it is the current epoch, the takeover wait ends. Only a caller that
-    /// learned of the epoch while its lease lasted by its own clock, had not resigned, and has
-    /// since stopped sending may declare this.
+    /// Resigns a partition. `vouched` is an epoch: the caller declares that no sender of an earlier epoch still
+    /// sends. If it is the current epoch, the takeover wait ends. Only a caller that learned of the epoch while its
+    /// own lease lasted by its own clock, had not resigned, and has stopped sending since may declare this.
     pub async fn resign_partition(
         &self,
         partition: u16,
@@ -53,8 +52,8 @@ impl Store {
         Ok(Resigned { was_owned, epoch })
     }
 
-    /// Declares for each partition that no sender from before this start of Redis still sends. Only
-    /// valid after a clean stop of Redis.
+    /// Declares for each partition that no sender from before this start of Redis still sends. This is only true
+    /// after a clean stop of Redis.
     pub async fn vouch(&self) {
         let nobody = OwnerToken::random();
         let all = stream::iter(0..self.keys().partitions()).map(|partition| {

@@ -31,19 +31,19 @@ contract! {
     }
 }
 
-/// What to retry.
+/// A head to retry.
 #[derive(Debug, Clone)]
 pub struct Retry {
     /// The lane, as in [`LaneRequest::key`](super::LaneRequest::key).
     pub lane: Option<String>,
-    /// Its head.
+    /// The sequence of the head.
     pub sequence: Sequence,
-    /// A body that replaces the message's; for halted messages only.
+    /// A body that replaces the message's body; only for halted messages.
     pub repaired: Option<Body>,
 }
 
 impl Store {
-    /// Retries a lane's head now. Returns its new state: waiting or ready.
+    /// Retries a lane's head now. Returns the head's new state: waiting or ready.
     pub async fn retry(&self, entry: &CatalogEntry, retry: &Retry) -> Result<State, StoreError> {
         self.in_schema(entry.partition, |schema| self.retry_in(schema, entry, retry)).await
     }
@@ -77,7 +77,7 @@ impl Store {
         Ok(if stands == "ready" { State::Ready } else { State::Waiting })
     }
 
-    /// The record of a pending message with another body, that body if it is stored out of line, and the
+    /// Returns the record of a pending message with its new body, the new body if it is stored out of line, and the
     /// length of the current record and body.
     async fn repaired(
         &self,

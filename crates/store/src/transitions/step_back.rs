@@ -1,4 +1,5 @@
-//! After the clock of Redis has stepped back, moves with it what would last longer by the step (`lua/step_back.lua`).
+//! After the clock of Redis has stepped back, moves the ends of leases, delays and backoffs back by the step, so that
+//! they do not come too late (`lua/step_back.lua`).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::{
 };
 
 row! {
-    /// A member, and its score as it was seen.
+    /// A member, and the score that this process has read.
     Seen<'a> {
         member: &'a str,
         score: u64,
@@ -28,31 +29,31 @@ contract! {
     }
     args<'a> {
         destination: &'a str,
-        /// By how much the clock has stepped back.
+        /// The size of the step, in ms.
         back_ms: u64,
     }
     lists {
         leases: Seen<'a>,
         delays: Seen<'a>,
-        /// Lanes in backoff; where all messages are in one order, the destination.
+        /// Lanes in backoff; with ordering by destination, the destination.
         hints: Seen<'a>,
     }
 }
 
-/// The most of each kind in one partition that are moved.
+/// The most members of each kind that one call moves in a partition.
 const MOVED_MAX: isize = 20_000;
 
-/// How many destinations are asked at once for their lanes.
+/// The most destinations whose lanes one query reads.
 const ASKED_MAX: usize = 16;
 
 type Scored = Vec<(Vec<u8>, f64)>;
 
-/// What is to be moved, by destination and kind: members, each with its score.
+/// The members to move, each with its score, by destination and kind.
 #[derive(Default)]
 struct Found(BTreeMap<(DestinationName, Ends), Vec<(String, u64)>>);
 
 impl Found {
-    /// Members that name no destination or are not valid UTF-8 are left out.
+    /// Adds members. Leaves out members that name no destination or are not valid UTF-8.
     fn add(&mut self, ends: Ends, of: Option<&DestinationName>, scored: Scored) {
         for (member, score) in scored {
             let Ok(member) = String::from_utf8(member) else { continue };
@@ -76,8 +77,8 @@ impl Found {
 }
 
 impl Store {
-    /// [`Store::recover`] for the owner of the partitions. If the clock of their server has stepped back since the last
-    /// call, first moves leases and backoffs with it: a message must not wait for the size of the step.
+    /// Like [`Store::recover`], for the owner of the partitions. If the clock of a server has stepped back since the
+    /// last call, first moves leases and backoffs back by the step, so that no message waits longer because of it.
     pub async fn recover_owned(&self, partitions: &[u16]) -> Result<Reaped, StoreError> {
         let place = |number: &u16| self.keys().partition(*number).leases();
         let asked = Instant::now();
@@ -97,21 +98,23 @@ impl Store {
                     }
                     epochs.note_clock(*partition, now_ms, answered);
                 }
-                // What an earlier call could not move.
+                // Move the members that an earlier call could not move.
                 None => self.move_behind(*partition).await,
             }
             read.push((*partition, now_ms));
         }
         let of = |keys: &PartitionKeys| [keys.leases(), keys.delayed()];
         let reaped = self.recover(&self.occupied(partitions, of).await).await?;
-        // All that had ended by these clocks is recovered, so after a step what had not is moved.
+        // By these clocks, all leases and delays that had ended are recovered. So after a later step back, only those
+        // that had not ended are moved.
         for (partition, now_ms) in read {
             epochs.note_clock(partition, now_ms, answered);
         }
         Ok(reaped)
     }
 
-    /// The clock of a partition's server stepped back by this much: it said `then_ms`, and later `now_ms`.
+    /// Handles a step back of the clock of a partition's server: the clock showed `then_ms`, and later `now_ms`,
+    /// which is `back_ms` too early.
     pub async fn step_back(
         &self,
         partition: u16,
@@ -125,8 +128,8 @@ impl Store {
         Ok(())
     }
 
-    /// What is to be moved: leases and delays that had not ended at `then_ms`, before the clock stepped back; and
-    /// backoffs that would not be over now, because nobody recovers those when they end.
+    /// The members to move: leases and delays that had not ended at `then_ms`, before the clock stepped back; and
+    /// backoffs that have not ended by the current clock, because no process recovers backoffs when they end.
     async fn behind(
         &self,
         partition: u16,
@@ -165,7 +168,7 @@ impl Store {
         Ok(found.pages(back_ms))
     }
 
-    /// Moves with the clock what is still to be moved. The next call tries again what fails.
+    /// Moves the remaining members. If a call fails, the next call of this function tries again.
     async fn move_behind(&self, partition: u16) {
         for part in self.inner.epochs.take_behind(partition) {
             let destination = &part.destination;

@@ -1,4 +1,4 @@
-//! Makes and revokes tokens (`lua/token.lua`).
+//! Creates and revokes API tokens (`lua/token.lua`).
 
 use super::index::REMOVED_MAX;
 use crate::{Store, StoreError, contract::contract, keys::Keys};

@@ -17,7 +17,7 @@ use domain::{AttemptError, Sequence, Tombstone};
 row! {
     /// A message to withdraw.
     WithdrawnMessage {
-        /// The number of its lane, from 1.
+        /// The number of the message's lane, from 1.
         lane: usize,
         sequence: Sequence,
     }
@@ -39,13 +39,13 @@ contract! {
         seen_epoch: String,
         /// `d` dropped, `s` dead-lettered or `c` cancelled.
         how: String,
-        /// Empty: an operator; `policy`, for halted messages only; or `<owner token> <epoch>`: the owner, which is
-        /// delivering none of them.
+        /// Who withdraws the messages. Empty: an operator; `policy`: the destination's policy, for halted messages
+        /// only; `<owner token> <epoch>`: the owner, which is delivering none of these messages.
         who: String,
         reason: &'a str,
-        /// Failed attempts, including this one; 0: as stored.
+        /// The failed attempts, including this one. Only used with `problem`.
         failed: u32,
-        /// As JSON, or empty.
+        /// The last error as JSON, or empty.
         problem: String,
         /// 0: no limit.
         letters_max: u64,
@@ -56,20 +56,20 @@ contract! {
     }
 }
 
-/// The most messages that one call withdraws: each costs about fifteen commands.
+/// The most messages that one call withdraws: each takes about fifteen commands.
 pub const WITHDRAW_MAX: usize = 200;
 
 /// The result of a withdrawal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Withdrawn {
-    /// It is a tombstone now.
+    /// The message is a tombstone now.
     Done,
-    /// A processor or sender is working on it: it leaves if that attempt fails.
+    /// A processor or sender is working on the message: it leaves if that attempt fails.
     Withdrawing,
-    /// It had left already, or was a tombstone.
+    /// The message had left already, or was a tombstone.
     Settled,
-    /// It stays: there are already `dead_letters_max` dead letters.
+    /// The message stays: there are already `dead_letters_max` dead letters.
     Full,
 }
 
@@ -78,7 +78,7 @@ pub enum Withdrawn {
 pub struct Withdrawal<'a> {
     /// The kind of tombstone.
     pub how: Tombstone,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: &'a str,
     /// The failed attempts in this stage and the last error, if they are the reason.
     pub error: Option<(u32, &'a AttemptError)>,
@@ -86,17 +86,17 @@ pub struct Withdrawal<'a> {
     pub messages: &'a [(Option<String>, Sequence)],
 }
 
-/// A withdrawal of a message that a processor or sender may be working on. Only the owner of the partition can
-/// carry it out.
+/// A withdrawal of a message that a processor or sender may be working on. Only the owner of the partition can carry
+/// it out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingWithdrawal {
     /// The message.
     pub sequence: Sequence,
-    /// Its lane, as in [`LaneRequest::key`].
+    /// The lane of the message, as in [`LaneRequest::key`].
     pub lane: Option<String>,
     /// The kind of tombstone.
     pub how: Tombstone,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
 }
 
@@ -119,7 +119,7 @@ pub enum Who<'a> {
     Operator,
     /// The destination's policy. It applies to halted messages only.
     Policy,
-    /// The owner of the partition, which is delivering none of them.
+    /// The owner of the partition, which is delivering none of the messages.
     Owner(&'a Owner),
 }
 
@@ -167,14 +167,14 @@ impl Store {
     }
 }
 
-/// `<how><length of the lane's key> <key><reason>`
+/// Parses a stored withdrawal: `<how><length of the lane's key> <key><reason>`.
 pub(super) fn read_pending(
     entry: &CatalogEntry,
     (sequence, text): (Sequence, Bytes),
 ) -> Option<PendingWithdrawal> {
     let read = read_text(entry, sequence, &text);
     if read.is_none() {
-        // It must not block the others: an operator can withdraw the message again.
+        // An unreadable withdrawal must not block others: an operator can withdraw the message again.
         let name = &entry.destination.name;
         tracing::error!(destination = %name, sequence, "a withdrawal cannot be read");
     }

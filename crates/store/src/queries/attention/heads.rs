@@ -1,4 +1,4 @@
-//! What only the oldest heads tell: that nobody takes messages, or that they move too slowly.
+//! Problems that only the oldest heads show: nobody takes messages, or they move too slowly.
 
 use std::{
     cmp::Reverse,
@@ -19,19 +19,20 @@ use crate::{
 use domain::{DeliveryKind, DestinationName, State};
 use redis_client::server_clock_ms;
 
-/// A message that nobody takes for longer needs attention, in ms.
+/// If nobody takes a message for longer than this, its destination needs attention, in ms.
 pub(super) const UNTAKEN_MS: u64 = 60_000;
-/// The most destinations that one call checks for workers: those with the longest backlogs.
+/// The most destinations that one call checks for workers. It checks those with the longest backlogs.
 const UNTAKEN_MAX: usize = 100;
-/// A message that is still the oldest of its destination after this time needs attention, in ms: work or delivery is too
-/// slow, although nothing fails. The alert ReseqHeadOld has the same limit.
+/// If a message is still the oldest of its destination after this time, the destination needs attention, in ms:
+/// processing or delivery is too slow, although nothing fails. The alert ReseqHeadOld has the same limit.
 const OLD_MS: u64 = 300_000;
-/// The most destinations whose oldest message one call reads for that: those with the longest backlogs.
+/// The most destinations whose oldest message one call reads to find slow ones. It reads those with the longest
+/// backlogs.
 const OLD_MAX: usize = 20;
-/// Between two looks at whether anybody takes messages. A worker takes its next message sooner.
+/// The time between two checks whether anybody takes messages. A worker takes its next message sooner.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// Messages that a worker or a consumer could take, if nobody holds any.
+/// The number of messages that a worker or consumer could take, if nobody holds any.
 pub(super) fn untaken(entry: &CatalogEntry, stats: &Stats) -> u64 {
     let is_pulled = entry.destination.delivery.kind == DeliveryKind::Pull;
     let waits_for_worker = entry.claimers() == Claimers::Worker && !entry.paused.processing;
@@ -43,8 +44,8 @@ pub(super) fn untaken(entry: &CatalogEntry, stats: &Stats) -> u64 {
 }
 
 impl Store {
-    /// When the oldest head arrived, of destinations whose messages nobody takes. A worker that is between two messages
-    /// holds none.
+    /// When the oldest head arrived, for each destination whose messages nobody takes. A worker that is between two
+    /// messages holds none, so this checks twice.
     pub(super) async fn untaken_since(
         &self,
         pending: &[(&CatalogEntry, &Stats)],
@@ -58,8 +59,8 @@ impl Store {
         found.into_iter().map(since).collect()
     }
 
-    /// Adds the destinations with an old head in which nothing else was found. A message that was delayed for long is
-    /// old when it is due, and leaves at once.
+    /// Adds `slow` to destinations that have an old head and no other problem. A message with a long delay is already
+    /// old when it is due, and leaves at once, so this checks twice.
     pub(super) async fn add_slow(
         &self,
         all: &[(&CatalogEntry, &Stats)],
@@ -80,7 +81,7 @@ impl Store {
         }
     }
 
-    /// The heads that `look` finds in these destinations now, and again after a moment.
+    /// The heads that `look` finds in these destinations now, and finds again shortly afterwards.
     async fn heads_that_stay<'a, L: Future<Output = Option<Head>>>(
         &self,
         some: Vec<(&'a CatalogEntry, &'a Stats)>,
@@ -102,12 +103,12 @@ impl Store {
         before.into_iter().zip(after).filter_map(stays).collect()
     }
 
-    /// The oldest head if it has waited too long for a worker or a consumer.
+    /// The oldest head, if it has waited too long for a worker or a consumer.
     async fn untaken_head(&self, entry: &CatalogEntry) -> Option<Head> {
         let head = self.heads(entry, true).await.ok()?.into_iter().next()?;
         let is_free = matches!(head.state, State::Waiting | State::Ready);
         let is_untaken = is_free && head.age_ms >= UNTAKEN_MS;
-        // Workers ask, and get nothing because of the rate.
+        // Workers ask for messages, but get none because of the rate.
         let transform = &entry.destination.transform;
         let is_slowed = is_untaken
             && transform.rate_per_second_max > 0
@@ -117,7 +118,7 @@ impl Store {
         (is_untaken && !is_slowed).then_some(head)
     }
 
-    /// The oldest head if it is old, and waits neither for its delay nor for the rate of its destination.
+    /// The oldest head, if it is old and waits neither for its delay nor for the rate of its destination.
     async fn old_head(&self, entry: &CatalogEntry, stats: &Stats) -> Option<Head> {
         let head = self.heads(entry, stats.delivering > 0).await.ok()?.into_iter().next()?;
         let destination = &entry.destination;

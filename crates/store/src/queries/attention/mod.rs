@@ -1,6 +1,6 @@
 //! Which destinations need attention, and why: one definition for `reseq status --check`, doctor, metrics and the
-//! console. It looks at attempts that fail and at how long, not only at states: a lane that is retried for ever looks
-//! busy, and delivers nothing.
+//! console. It considers attempts that fail, and for how long they fail, not only states: a lane whose head is
+//! retried for ever looks busy, but delivers nothing.
 
 mod heads;
 
@@ -20,9 +20,11 @@ use domain::{AttemptError, Attempts, DestinationName, Sequence, Stage, excerpt::
 use heads::untaken;
 use redis_client::server_clock_ms;
 
-/// A message whose attempts fail for longer needs attention, in ms. Most receivers restart in less.
+/// If the attempts at a message fail for longer than this, its destination needs attention, in ms. Most receivers
+/// restart within this time.
 const FAILING_MS: u64 = 60_000;
-/// The most attempts that are read of one destination, and of all in one call (at least one of each).
+/// The most attempts that one call reads: of one destination, and of all destinations. It reads at least one of each
+/// destination.
 const ATTEMPTS_MAX: usize = 50;
 const ATTEMPTS_OF_ALL_MAX: usize = 2_000;
 
@@ -31,57 +33,58 @@ const ATTEMPTS_OF_ALL_MAX: usize = 2_000;
 #[serde(rename_all = "snake_case")]
 #[schema(as = AttentionCause)]
 pub enum Trouble {
-    /// Redis holds data of it that cannot be read.
+    /// Redis holds data of the destination that cannot be read.
     Damaged,
-    /// Messages wait for an operator: their attempts are used up, or they were refused for good.
+    /// Messages wait for an operator: they have no attempts left, or were refused permanently.
     Halted,
     /// Messages have been failing for longer than a minute, and are retried.
     Failing,
-    /// Messages are pending, and no pod with the role sender owns its partition.
+    /// Messages are pending, and no pod with the role sender owns the destination's partition.
     NoOwner,
-    /// Messages have waited for longer than a minute, and no worker or consumer takes any; or they wait for processing,
-    /// and no pod has the role processor.
+    /// Messages have waited for longer than a minute, and no worker or consumer takes any; or messages wait for
+    /// processing, and no pod has the role processor.
     NoWorker,
-    /// It has as many pending messages, or bytes, as it may have, and accepts no more.
+    /// The destination has as many pending messages or bytes as it may have, and accepts no more.
     AtLimit,
     /// Processing or delivery is paused, and messages are pending.
     Paused,
-    /// Nothing of this, but the oldest message arrived longer than five minutes ago: processing or delivery is slow.
+    /// None of the other causes applies, but the oldest message arrived more than five minutes ago: processing or
+    /// delivery is slow.
     Slow,
 }
 
 /// One reason why a destination needs attention.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Attention {
-    /// Why.
+    /// The cause.
     pub cause: Trouble,
-    /// How many messages it concerns; of `damaged`, how many keys and fields. Of `failing`, an estimate if more than
-    /// some dozens fail.
+    /// The number of messages with this cause. For `damaged`, the number of keys and fields. For `failing`, an
+    /// estimate if many messages fail.
     pub count: u64,
-    /// Since when, in ms since 1970; null if that is not known.
+    /// Since when the cause applies, in ms since 1970; null if unknown.
     pub since: Option<u64>,
-    /// The most frequent of the last errors, in short: `status 503`.
+    /// The most frequent of the last errors, in short form: `status 503`.
     pub error: Option<String>,
 }
 
-/// What decides besides the numbers of a destination.
+/// Facts that decide the causes, in addition to the numbers of a destination.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
     now_ms: u64,
-    /// The attempts of some of its messages.
+    /// The attempts of some messages of the destination.
     attempts: Vec<Attempts>,
     /// Since when the first halted message is halted, and its last error.
     halted: Option<(u64, Option<AttemptError>)>,
-    /// False if no live pod owns its partition.
+    /// False if no live pod owns the destination's partition.
     has_owner: bool,
-    /// False if its messages wait for a processor, and no pod is one.
+    /// False if the destination's messages wait for a processor, and no pod has this role.
     has_processor: bool,
-    /// When the message arrived that nobody takes.
+    /// When the oldest message that nobody takes arrived.
     untaken_since_ms: Option<u64>,
 }
 
 impl Trouble {
-    /// All, the worst first.
+    /// All causes, the worst first.
     pub const ALL: [Trouble; 8] = [
         Trouble::Damaged,
         Trouble::Halted,
@@ -93,7 +96,7 @@ impl Trouble {
         Trouble::Slow,
     ];
 
-    /// Its name in the API and in metrics.
+    /// The name of the cause in the API and in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Trouble::Damaged => "damaged",
@@ -108,7 +111,7 @@ impl Trouble {
     }
 }
 
-/// Why a destination with these numbers needs attention, the worst first.
+/// The causes for a destination with these numbers, the worst first.
 fn attention(entry: &CatalogEntry, stats: &Stats, facts: &Facts) -> Vec<Attention> {
     let destination = &entry.destination;
     let plain = |cause, count| Attention { cause, count, since: None, error: None };
@@ -141,7 +144,7 @@ fn attention(entry: &CatalogEntry, stats: &Stats, facts: &Facts) -> Vec<Attentio
     found
 }
 
-/// The messages that have been failing for at least this long. Those of a paused part are not tried.
+/// The messages that have been failing for at least this long. Skips messages of a paused stage: they are not tried.
 fn failing(entry: &CatalogEntry, stats: &Stats, facts: &Facts, for_ms: u64) -> Option<Attention> {
     let (mut since_ms, mut count, mut errors) = (u64::MAX, 0, BTreeMap::<String, u64>::new());
     for attempts in facts.attempts.iter().filter(|attempts| attempts.halted_in.is_none()) {
@@ -164,7 +167,7 @@ fn failing(entry: &CatalogEntry, stats: &Stats, facts: &Facts, for_ms: u64) -> O
     Some(Attention { cause: Trouble::Failing, count, since: Some(since_ms), error: Some(error) })
 }
 
-/// An error in a few words: the same for the same cause.
+/// A short text for an error. Errors with the same cause have the same text.
 fn in_short(error: &AttemptError) -> String {
     match error.status {
         Some(status) => format!("status {status}"),
@@ -176,10 +179,10 @@ fn in_short(error: &AttemptError) -> String {
 }
 
 impl Store {
-    /// Why each of these destinations needs attention, in order. Costs nothing where nothing is pending. Of the others:
-    /// once the heartbeats and the owners of their partitions; and one query, in one round trip for all, for those with
-    /// halted messages or stored attempts. Heads are read of a bounded number: where nobody takes messages from workers'
-    /// and consumers' destinations, and where nothing else is found.
+    /// Why each of these destinations needs attention, in order. Destinations without pending messages cost nothing.
+    /// For the others, reads once the heartbeats and the owners of their partitions. For destinations with halted
+    /// messages or stored attempts, makes one query each, all in one round trip. Reads heads of a limited number of
+    /// destinations: where no worker or consumer takes messages, and where no other problem is found.
     pub async fn attention<K: Borrow<CatalogEntry>, S: Borrow<Stats>>(
         &self,
         all: &[(K, S)],
@@ -211,7 +214,7 @@ impl Store {
         found
     }
 
-    /// The messages of the destination that fail, for however short a time.
+    /// The messages of the destination that fail, even if only for a short time.
     pub async fn failing(&self, entry: &CatalogEntry, stats: &Stats) -> Option<Attention> {
         let found = self.attempts_of(&[(entry, stats)]).await.into_values().next();
         let (attempts, _) = found.unwrap_or_default();
@@ -219,7 +222,7 @@ impl Store {
         failing(entry, stats, &Facts { now_ms, attempts, ..Facts::default() }, 0)
     }
 
-    /// The partitions of these destinations that no live pod owns, and whether a pod has the role processor.
+    /// The partitions of these destinations that no live pod owns, and whether any pod has the role processor.
     async fn unowned(&self, pending: &[(&CatalogEntry, &Stats)]) -> (BTreeSet<u16>, bool) {
         let partitions: BTreeSet<u16> = pending.iter().map(|(entry, _)| entry.partition).collect();
         if partitions.is_empty() {
@@ -237,7 +240,8 @@ impl Store {
         (free.map(|(partition, _)| partition).collect(), has_processor)
     }
 
-    /// The attempts of some messages of each destination, and when its first halted message halted, with its error.
+    /// The attempts of some messages of each destination, and when its first halted message halted, with the last
+    /// error.
     async fn attempts_of(
         &self,
         pending: &[(&CatalogEntry, &Stats)],

@@ -1,4 +1,4 @@
-//! What became of each arrival.
+//! The result of ingest for each arrival.
 
 use redis::Value;
 
@@ -9,26 +9,26 @@ use domain::{Epoch, Position};
 /// The result for one arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ingested {
-    /// Stamped, with this position.
+    /// The message was stamped, with this position.
     Stamped(Position),
-    /// A repeat of a message that was stamped before, with this position and id. A repeat by its source, and an arrival
-    /// that only moves the mark of its source: with sequence 0, and no id.
+    /// A repeat of a message that was stamped before, with this position and id. If the message repeats a position of
+    /// its source, or only moves the mark of its source, the sequence is 0 and the id is empty.
     Duplicate(Position, String),
     /// A message with another body was stamped under the same idempotency key.
     Conflict,
     /// The destination's backlog is full, in messages, bytes or idempotency keys. Nothing was stored.
     BacklogFull,
-    /// The dead letter to redrive is gone. Nothing was stored.
+    /// The dead letter to redrive does not exist any more. Nothing was stored.
     Gone,
-    /// The entry of its idempotency key is damaged. Nothing was stored.
+    /// The entry of the message's idempotency key is damaged. Nothing was stored.
     Damaged,
-    /// It does not follow the mark of its source, which is this one. Nothing was stored.
+    /// The message does not follow the mark of its source. Contains the mark. Nothing was stored.
     SourceGap(Option<String>),
-    /// The destination knows as many sources as it may. Nothing was stored.
+    /// The destination has as many sources as it may have. Nothing was stored.
     SourcesFull,
 }
 
-/// The result of each arrival, and what was leased.
+/// Reads the result of each arrival, and the leased messages.
 pub(super) fn read_answer(
     answer: Value,
     epoch: Epoch,

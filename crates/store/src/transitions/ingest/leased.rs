@@ -11,16 +11,16 @@ use redis_client::server_clock_ms;
 /// The terms of a lease.
 #[derive(Debug, Clone, Default)]
 pub struct LeaseTerms {
-    /// Who holds it, if known.
+    /// The holder of the lease, if known.
     pub holder: Option<WorkerName>,
-    /// How long it lasts unless extended.
+    /// How long the lease lasts unless extended.
     pub lease: Duration,
 }
 
-/// The leases that a call has got without the confirmation of its messages.
+/// The leases that a call got although its messages were not confirmed.
 pub type Unconfirmed = Mutex<Vec<LeaseToken>>;
 
-/// The leases that a call asks for: none with an empty secret.
+/// The leases that a call asks for. With an empty secret, it asks for none.
 #[derive(Default)]
 pub(super) struct Wanted<'a> {
     pub secret: Arc<str>,
@@ -28,15 +28,16 @@ pub(super) struct Wanted<'a> {
     pub unconfirmed: Option<&'a Unconfirmed>,
 }
 
-/// What the script says of the arrivals that it has leased.
+/// The script's answer about the arrivals that it has leased.
 pub(super) struct Leased {
     deadline_ms: u64,
-    /// Each with the sequence before it in its lane, which the script says only with ordering by key, if it is known.
+    /// Each sequence, with the previous sequence in its lane if the script knows it. The script returns this only
+    /// with ordering by key.
     messages: Vec<(Sequence, Option<Sequence>)>,
 }
 
 impl Leased {
-    /// Reads the deadline, and the sequences as text.
+    /// Reads the answer: its deadline, and the sequences as text.
     pub(super) fn read(deadline_ms: u64, text: &str) -> Result<Leased, StoreError> {
         let read = |one: &str| {
             let (sequence, previous) = one.split_once(',').unwrap_or((one, ""));
@@ -46,7 +47,7 @@ impl Leased {
         Ok(Leased { deadline_ms, messages: messages.ok_or_else(|| unexpected("ingest"))? })
     }
 
-    /// The messages under their leases: those of the arrivals that the script has stamped and leased.
+    /// Returns the arrivals that the script has stamped and leased, as claimed messages.
     pub(super) fn claimed(
         self,
         entry: &CatalogEntry,
@@ -54,7 +55,7 @@ impl Leased {
         ingested: &[Ingested],
         arrivals: &[&Arrival],
     ) -> Claimed {
-        // After a call that was repeated for long, others may have them.
+        // If the call was repeated for a long time, the leases have ended, and others may hold the messages.
         if self.deadline_ms <= server_clock_ms() {
             return Claimed::default();
         }

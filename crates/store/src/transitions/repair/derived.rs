@@ -1,4 +1,4 @@
-//! Compares what is derived from records besides their lanes: leases, hints, and the list of dead letters.
+//! Compares data that is derived from records, except lanes: leases, hints, and the list of dead letters.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ use crate::{StoreError, server_clock_ms};
 use domain::{DeliveryKind, Sequence};
 
 impl Repairing<'_> {
-    /// One page of a set of the partition: the members that name messages of this destination.
+    /// Reads one page of a set of the partition. Returns the members that name messages of this destination.
     async fn of_partition(
         &self,
         key: &str,
@@ -30,7 +30,7 @@ impl Repairing<'_> {
         Ok(found.into_iter().filter_map(read).collect())
     }
 
-    /// The leases on messages, ended or not, each with its message: the owner ends them.
+    /// The leases on messages of the destination, expired or not, each with its sequence.
     pub(in crate::transitions) async fn leases(
         &self,
     ) -> Result<Vec<(Sequence, String)>, StoreError> {
@@ -44,7 +44,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// Removes the leases of messages that were neither among the records nor in a lane.
+    /// Removes leases whose message has no record and is in no lane.
     pub(super) async fn check_leases(
         &mut self,
         leases: Vec<(Sequence, String)>,
@@ -70,7 +70,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// Lists all dead letters, and only them.
+    /// Makes the lists of dead letters complete, and removes entries without a dead letter.
     pub(super) async fn check_letters(&mut self) -> Result<(), StoreError> {
         let keys = self.keys.clone();
         let (letters, lists) =
@@ -93,7 +93,7 @@ impl Repairing<'_> {
                     match state {
                         (true, Some(_), Some(_)) | (false, None, None) => continue,
                         (true, _, at) => {
-                            // A letter begins with the time at which it became one.
+                            // The content of a dead letter begins with the time at which the message became one.
                             let text = String::from_utf8_lossy(&value);
                             let since = text.split(' ').next().and_then(|since| since.parse().ok());
                             let since = at.unwrap_or(since.unwrap_or(server_clock_ms() as f64));
@@ -115,7 +115,7 @@ impl Repairing<'_> {
         Ok(())
     }
 
-    /// Has the owner look at each lane that consumers hold: hints may name too many lanes, never too few.
+    /// Makes the owner look at each lane that consumers hold. Hints may name too many lanes, never too few.
     pub(super) async fn renew_consumer_hints(&mut self) -> Result<(), StoreError> {
         if self.entry.destination.delivery.kind != DeliveryKind::Pull {
             return Ok(());

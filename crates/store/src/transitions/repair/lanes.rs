@@ -9,13 +9,14 @@ use super::{Item, Repairing, number};
 use crate::StoreError;
 use domain::{Ordering, Sequence};
 
-/// About how many elements one call reads.
+/// The approximate number of elements that one call reads.
 pub(in crate::transitions) const PAGE: usize = 1000;
-/// About how many records one call reads, or other values that may be long.
+/// The approximate number of records, or of other values that may be long, that one call reads.
 pub(super) const LONG_VALUES: usize = 100;
 
 impl Repairing<'_> {
-    /// Checks all messages that have a record. Returns those whose lane needs a key that cannot be read.
+    /// Checks all messages that have a record. Returns the messages whose lane depends on an ordering key that cannot
+    /// be read.
     pub(super) async fn check_records(&mut self) -> Result<HashMap<Sequence, Item>, StoreError> {
         let mut unread = HashMap::new();
         let mut cursor = 0;
@@ -34,7 +35,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// One page of records.
+    /// Reads one page of records.
     pub(super) async fn records(&self, cursor: &mut u64) -> Result<Vec<Item>, StoreError> {
         let key = self.keys.messages();
         let found: Vec<(Bytes, Bytes)> = self.scan("HSCAN", &key, cursor, LONG_VALUES).await?;
@@ -44,7 +45,7 @@ impl Repairing<'_> {
             .collect())
     }
 
-    /// Checks the other messages that lanes hold, and then the unread records that none holds.
+    /// Checks the messages in the sets of lanes, then the unreadable records that are in no set.
     pub(super) async fn check_lanes(
         &mut self,
         mut unread: HashMap<Sequence, Item>,
@@ -61,7 +62,7 @@ impl Repairing<'_> {
         self.check(unread.into_values().collect()).await
     }
 
-    /// One page of the sets of all lanes, each with its lane. May return some twice.
+    /// Reads one page of the sets of all lanes, each with its lane. May return a set twice.
     pub(super) async fn lane_sets(
         &self,
         cursor: &mut u64,
@@ -105,7 +106,7 @@ impl Repairing<'_> {
         }
     }
 
-    /// Checks what else is stored by sequence: traces of messages that are gone.
+    /// Checks other data that is stored by sequence, to find traces of messages that are gone.
     pub(super) async fn check_strays(&mut self) -> Result<(), StoreError> {
         let keys = self.keys.clone();
         for (command, key) in
@@ -126,7 +127,7 @@ impl Repairing<'_> {
         self.check(delayed).await
     }
 
-    /// A page of a scan. Sets the cursor to 0 at the end.
+    /// Reads one page of a scan. Sets the cursor to 0 at the end.
     pub(in crate::transitions) async fn scan<T: FromRedisValue>(
         &self,
         command: &str,
@@ -141,7 +142,7 @@ impl Repairing<'_> {
         Ok(page)
     }
 
-    /// The answer of a single command.
+    /// Returns the answer to a single command.
     pub(in crate::transitions) async fn query<T: FromRedisValue>(
         &self,
         pipe: &Pipeline,
@@ -151,7 +152,7 @@ impl Repairing<'_> {
         Ok(answer)
     }
 
-    /// Runs commands that write, unless it is a dry run.
+    /// Runs commands that write, except in a dry run.
     pub(super) async fn write(&self, pipe: &Pipeline) -> Result<(), StoreError> {
         self.begin()?;
         if !self.dry_run && pipe.cmd_iter().next().is_some() {

@@ -1,4 +1,4 @@
-//! Finds keys of another type. Removes those that can be built again, and names the others.
+//! Finds keys that have the wrong type. Removes the keys that can be built again, and reports the others.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use crate::{StoreError, key_types};
 use domain::Ordering;
 
 impl Repairing<'_> {
-    /// The keys of the destination and of its partition: those that are derived, and those that hold what nothing else
-    /// does.
+    /// The keys of the destination and of its partition: first the keys that are derived from records, then the keys
+    /// with data that is stored nowhere else.
     fn typed_keys(&self) -> (Vec<String>, Vec<String>) {
         let keys = &self.keys;
         let derived = [
@@ -44,7 +44,7 @@ impl Repairing<'_> {
         (derived.into(), lost.into())
     }
 
-    /// Removes derived keys of another type. False if a key of another type stays.
+    /// Removes derived keys that have the wrong type. False if a key with the wrong type stays.
     pub(super) async fn check_types(&mut self) -> Result<bool, StoreError> {
         let (derived, lost) = self.typed_keys();
         let lost = self.wrong_types(&lost).await?;
@@ -74,7 +74,7 @@ impl Repairing<'_> {
             let mut pipe = redis::pipe();
             pipe.unlink(&key);
             if key == self.keys.previous() {
-                // Without it, nothing is known about the keys of earlier lanes.
+                // Without this key, the last sequences of earlier lanes are unknown.
                 pipe.hdel(self.keys.hash(), "all_keys_known");
             }
             self.write(&pipe).await?;
@@ -83,7 +83,7 @@ impl Repairing<'_> {
         Ok(!stays)
     }
 
-    /// Those of these keys that have another type.
+    /// Returns the keys that have the wrong type.
     async fn wrong_types(&self, keys: &[String]) -> Result<Vec<String>, StoreError> {
         let mut wrong = Vec::new();
         for some in keys.chunks(PAGE) {
@@ -102,15 +102,15 @@ impl Repairing<'_> {
     }
 
     fn fits(&self, key: &str, kind: &str) -> bool {
-        // The definition says which of its two types `waiting` has.
+        // The definition decides which of its two possible types `waiting` must have.
         let wrong_for_waiting =
             if self.entry.destination.ordering == Ordering::None { "list" } else { "zset" };
         key_types::fits(self.store.keys(), key, kind)
             && !(kind == wrong_for_waiting && key == self.keys.waiting())
     }
 
-    /// Builds the set `in-progress` of each of these lanes beside its place, and puts it there as a whole: with half of
-    /// it, messages further back could leave first.
+    /// Builds the set `in-progress` of each of these lanes under another key, and renames it when it is complete:
+    /// with an incomplete set, later messages could leave before earlier ones.
     async fn rebuild_lanes(
         &self,
         lanes: &BTreeMap<Option<String>, String>,
