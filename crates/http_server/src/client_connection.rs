@@ -87,6 +87,8 @@ struct Inner {
 }
 
 struct State {
+    /// When the connection began.
+    began: Instant,
     activity: Activity,
     /// How many requests are in progress.
     requests: usize,
@@ -121,12 +123,14 @@ impl ClientConnection {
         let _ = stream.set_nodelay(true);
         // No keepalive: a time-out of the connection then always means that sent data was lost.
         let _ = SockRef::from(&stream).set_tcp_user_timeout(Some(unacknowledged_max));
+        let now = Instant::now();
         let state = State {
+            began: now,
             activity: Activity::Idle,
             requests: 0,
             unread: HashMap::new(),
             last: 0,
-            since: Instant::now(),
+            since: now,
             has_ended: false,
             error: None,
             unconfirmed: None,
@@ -262,7 +266,7 @@ impl ClientConnection {
     /// The rank in which the connection yields its slot, and when its activity began; `None` if it does not yield.
     pub fn yields(&self) -> Option<(Yields, Instant)> {
         let state = self.state();
-        let (is_verified, is_old) = (self.is_verified(), state.since.elapsed() > CREDENTIAL_WITHIN);
+        let (is_verified, is_old) = (self.is_verified(), state.began.elapsed() > CREDENTIAL_WITHIN);
         let rank = match state.activity {
             Activity::Closing => return None,
             _ if !is_verified && is_old => Yields::LongUnverified,
@@ -373,5 +377,40 @@ impl ClientConnection {
         if let Some(unconfirmed) = &mut self.state().unconfirmed {
             unconfirmed.is_written = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A client whose connection began this long ago.
+    async fn client(age: Duration) -> ClientConnection {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let client = ClientConnection::new(stream, Duration::from_secs(1));
+        client.state().began = Instant::now().checked_sub(age).unwrap();
+        client
+    }
+
+    fn rank(client: &ClientConnection) -> Option<Yields> {
+        client.yields().map(|(rank, _)| rank)
+    }
+
+    #[tokio::test]
+    async fn requests_without_a_credential_do_not_make_a_connection_new_again() {
+        let old = client(CREDENTIAL_WITHIN * 2).await;
+        // As a request for /healthz.
+        drop(old.begin());
+        let new = client(Duration::ZERO).await;
+        assert_eq!((rank(&old), rank(&new)), (Some(Yields::LongUnverified), Some(Yields::New)));
+        let request = new.begin();
+        assert_eq!(rank(&new), Some(Yields::Unverified));
+        [&old, &new].map(ClientConnection::verify);
+        assert_eq!((rank(&old), rank(&new)), (Some(Yields::Idle), None));
+        drop(request);
+        assert_eq!(rank(&new), Some(Yields::Idle));
     }
 }
