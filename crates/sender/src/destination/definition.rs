@@ -13,7 +13,7 @@ use crate::{
 use faults::planted;
 use store::{CatalogEntry, StoreError};
 
-/// The most messages that one call releases of one lane. The configuration cannot raise it.
+/// The most messages of one lane that one call releases. The configuration cannot raise it.
 const RELEASE_BATCH_MAX: usize = 1024;
 
 /// The result of a lookup of the definition.
@@ -94,8 +94,8 @@ impl DestinationSender {
         if is_known { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// The destination has other lanes now: its ordering has changed, or it was removed and created again, and
-    /// its sequences start from 1. All loaded lanes and calls in flight belong to the old lanes.
+    /// Forgets all loaded lanes and calls in flight. The destination has other lanes now: its ordering has changed, or
+    /// it was removed and created again, and its sequences start from 1.
     fn forget_lanes(&mut self) {
         self.lanes.clear();
         self.heard_upto = None;

@@ -17,7 +17,7 @@ use domain::{Epoch, Sequence};
 use faults::planted;
 use store::HandOver;
 
-/// The task's knowledge that decides about a hand-over.
+/// The facts that decide whether this task may take a message that was handed over.
 #[derive(Debug, Clone)]
 struct Known {
     version: u64,
@@ -44,7 +44,7 @@ impl Known {
 }
 
 impl DestinationSender {
-    /// Loads the lane with the message, if the message may be delivered now. False if the task must ask Redis.
+    /// Loads the lane with the message, if it may be delivered now. False if the task must ask Redis.
     pub(super) fn take_handed(&mut self, handed: &HandOver) -> bool {
         let Some(definition) = self.definition.clone() else { return false };
         if !self.known(&definition).allows(handed) {
@@ -70,7 +70,7 @@ impl DestinationSender {
         }
     }
 
-    /// Redis released this message to this task, or the message is being withdrawn.
+    /// Notes a message that Redis released to this task, or that is being withdrawn.
     pub(super) fn heard_of(&mut self, sequence: Sequence) {
         self.heard_upto = self.heard_upto.max(Some(sequence));
     }

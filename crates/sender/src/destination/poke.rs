@@ -47,7 +47,7 @@ impl Poke {
         true
     }
 
-    /// Pokes may have been missed. Does not wake the task: a scan finds destinations with work.
+    /// Notes that pokes may have been missed. Does not wake the task: a scan finds destinations with work.
     pub(crate) fn note_gap(&self) {
         self.state.lock().next.has_gap = true;
     }
@@ -64,7 +64,7 @@ impl Poke {
         }
     }
 
-    /// Ends, unless there was a poke meanwhile. Only the task calls it.
+    /// Ends the poking, unless a poke arrived meanwhile. True if it has ended. Only the task calls this.
     pub(super) fn end(&self) -> bool {
         let mut state = self.state.lock();
         state.has_ended |= !state.is_poked;
