@@ -56,8 +56,8 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// Called when a call has carried out dispositions: drops the lanes of the resolved heads. Reloads a lane at once if its head became
-    /// a tombstone.
+    /// Called when a call has carried out dispositions. Drops the lanes of the resolved heads. Reloads a lane at once if
+    /// its head became a tombstone.
     pub(super) fn resolved(&mut self, answers: Vec<Resolved>) {
         for (key, head, done) in answers {
             match done {

@@ -130,8 +130,8 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// Called when a call has withdrawn messages, and `done` messages became tombstones. A scan finds lanes that can now pass
-    /// them. There may be more withdrawals than Redis returned.
+    /// Called when a call has withdrawn messages, and `done` messages became tombstones. A scan finds lanes that can
+    /// now pass them. There may be more withdrawals than Redis returned.
     pub(super) fn withdrawn(&mut self, done: usize, answer: Result<(), StoreError>) {
         if done > 0 {
             self.scheduler.wants_scan();
