@@ -48,5 +48,5 @@ pub use trace::TraceContext;
 /// The number that ingest stamps, per destination: 1, 2, 3 … without gaps. Always below 2^53.
 pub type Sequence = u64;
 
-/// Raised whenever Redis may have lost data, so that `(epoch, sequence)` never repeats.
+/// A number that goes up whenever Redis may have lost data, so that `(epoch, sequence)` never repeats.
 pub type Epoch = u64;
