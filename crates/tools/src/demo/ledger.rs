@@ -28,7 +28,7 @@ pub struct Work {
     pub held: usize,
     /// Attempts that it has answered.
     pub answered: usize,
-    /// By how many milliseconds each took longer than planned.
+    /// How many milliseconds longer than planned each attempt took.
     pub overshoot_ms: Vec<f64>,
 }
 
