@@ -58,7 +58,7 @@ pub struct Config {
     pub http: Http,
     /// The HTTP listener for operators.
     pub admin: Admin,
-    /// The audit log: what operators did.
+    /// The audit log: the actions of operators.
     pub audit: Audit,
     /// Rules for the definitions in this file.
     pub definitions: Definitions,
@@ -148,8 +148,8 @@ pub struct Redis {
     pub connections: usize,
     /// A command without an answer fails after this many milliseconds.
     pub timeout_ms: u64,
-    /// Replicas of each primary. Destinations with `durability = "replicated"` wait for all of
-    /// them; those with `"quorum"`, and ownership of partitions, wait for half of them.
+    /// Replicas of each primary. Destinations with `durability = "replicated"` wait for all replicas. Destinations with
+    /// `"quorum"`, and the ownership of partitions, wait for half of the replicas.
     pub replicas: u8,
     /// Certificates of `rediss` URLs.
     pub tls: ClientTls,

@@ -103,7 +103,7 @@ impl Run {
                 shared.shutdown.cancelled().await;
                 sleep(DRAIN_MAX).await;
             };
-            // The next process sends again what is cut off here: the marks tell it where to begin.
+            // Messages that are cut off here are sent again by the next process: the marks tell it where to begin.
             let fault = tokio::select! {
                 ended = self.pass() => match ended {
                     Ok(()) => break,

@@ -80,7 +80,7 @@ impl Content {
 #[derive(Debug)]
 pub struct Event {
     pub position: String,
-    /// The message at the position, or the reason why it cannot be sent. `None`: nothing is to be sent.
+    /// The message at the position, or the reason why it cannot be sent. `None`: there is nothing to send.
     pub content: Option<Result<Content, String>>,
     /// The memory that the event reserves until it is sent.
     pub held: Option<OwnedSemaphorePermit>,
@@ -107,7 +107,7 @@ pub type Finding = (String, Option<Fault>);
 #[async_trait]
 pub trait Source: Send {
     /// The name under which destinations keep the marks of the source. It changes when positions lose their meaning.
-    /// Ends what [`Source::open`] began.
+    /// Ends the reading that [`Source::open`] began.
     async fn name(&mut self) -> Result<String, Fault>;
 
     /// The position before the first message to send, if destinations have no mark. `at`: the position that the user

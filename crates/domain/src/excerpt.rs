@@ -1,10 +1,10 @@
 //! The beginning of a text of unknown length and content.
 
-/// The most characters of a foreign text that a reason quotes.
+/// The most characters of a text from outside that a reason quotes.
 const EXCERPT_CHARS_MAX: usize = 200;
 
-/// The beginning of a foreign text for a log line or an error: at most 200 characters, with control
-/// characters escaped.
+/// The beginning of a text from outside, for a log line or an error: at most 200 characters, with control characters
+/// escaped.
 pub fn excerpt(text: &[u8]) -> String {
     // A character has at most four bytes, so these bytes are enough.
     let looked_at = &text[..text.len().min(4 * (EXCERPT_CHARS_MAX + 1))];

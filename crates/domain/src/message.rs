@@ -196,13 +196,13 @@ pub struct Position {
 pub struct Stamped {
     /// The destination of the message.
     pub destination: DestinationName,
-    /// Its position in the destination's order.
+    /// The position of the message in the order of its destination.
     pub position: Position,
     /// The sequence of the message before it in its lane: 0 if it is the first, `None` if that is no longer known.
     pub previous: Option<Sequence>,
     /// The message; after processing, its body is the transform's output.
     pub message: Message,
-    /// Its failed attempts, stalls, errors and checkpoint.
+    /// The failed attempts, stalls, errors and checkpoint of the message.
     pub attempts: Attempts,
     /// Set if the message only holds its position and is not delivered.
     pub tombstone: Option<Tombstone>,
@@ -210,17 +210,17 @@ pub struct Stamped {
     pub processed: Option<Processed>,
     /// The body as it arrived, if the destination's log keeps bodies and the transform changed it.
     pub input: Option<Body>,
-    /// Its idempotency key, if Redis removes the key together with the message.
+    /// The idempotency key, if Redis removes it together with the message.
     pub idempotency_key: Option<String>,
     /// The bytes of the body as it arrived, which count against `backlog_bytes_max`.
     pub accounted_bytes: u64,
-    /// Its priority; used only without ordering.
+    /// The priority of the message; used only without ordering.
     pub priority: u8,
     /// The original message, if it was redriven or replayed.
     pub origin: Option<Origin>,
     /// How the producer wants the message to be processed.
     pub options: ProcessingOptions,
-    /// Which of its bodies are stored out of line from its record.
+    /// The bodies of the message that are stored apart from the record.
     pub out_of_line: OutOfLine,
     /// Why a consumer did not accept the message. Set while the sender decides what becomes of it.
     pub refused: Option<Arc<ConsumerRefusal>>,
@@ -231,7 +231,7 @@ pub struct Stamped {
 /// Why a consumer did not accept a message: its answer, or its lease expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerRefusal {
-    /// What went wrong.
+    /// The error.
     pub error: AttemptError,
     /// The wait before the next attempt that the consumer asks for.
     pub retry_after: Option<Duration>,
@@ -239,8 +239,8 @@ pub struct ConsumerRefusal {
     pub is_permanent: bool,
 }
 
-/// The length in bytes of each body that is stored apart from the record. Long bodies are, so that Redis can read
-/// records without bodies.
+/// The length in bytes of each body that is stored apart from the record. Long bodies are stored apart, so that Redis
+/// can read records without bodies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutOfLine {
     /// The current body.
@@ -408,8 +408,8 @@ pub fn joined_headers(headers: &[(String, String)]) -> BTreeMap<String, String> 
     joined
 }
 
-/// Checks a text for use in a Redis key or an HTTP header: 1 to `max` bytes of printable
-/// characters. Returns what is wrong.
+/// Checks a text for use in a Redis key or an HTTP header: 1 to `max` bytes of printable characters. Returns the
+/// problem.
 pub fn check_text(what: &str, text: &str, max: usize) -> Result<(), String> {
     if text.is_empty() || text.len() > max {
         return Err(format!("{what}: must be 1 to {max} bytes long"));

@@ -1,10 +1,11 @@
-//! Which processor claims from a destination first. A wake-up reaches every processor, but only one of them gets the
-//! message, and a claim that finds nothing costs Redis nearly as much as one that finds a message. So each processor
-//! computes the same order of the live processors for a destination (rendezvous hashing: Thaler and Ravishankar, "Using
-//! name-based mappings to increase hit rates", 1998). The first processor claims at once. Each of the others waits
-//! longer than the processor before it, because the processors before it may be busy, or gone. Then it asks Redis which
-//! of the destinations that it left to others still have waiting messages. The order only divides the work. If
-//! processors do not agree on it, for example because one has just started, claims find nothing or begin later. No I/O.
+//! Decides which processor claims from a destination first. A wake-up reaches every processor, but only one of them
+//! gets the message, and a claim that finds nothing costs Redis nearly as much as one that finds a message. So each
+//! processor computes the same order of the live processors for a destination (rendezvous hashing: Thaler and
+//! Ravishankar, "Using name-based mappings to increase hit rates", 1998). The first processor claims at once. Each of
+//! the others waits longer than the processor before it, because the processors before it may be busy, or gone. Then it
+//! asks Redis which of the destinations that it left to others still have waiting messages. The order only divides the
+//! work. If processors do not agree on it, for example because one has just started, claims find nothing or begin
+//! later. No I/O.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -16,7 +17,7 @@ use tokio::time::Instant;
 
 use domain::DestinationName;
 
-/// The period of the checks, without the time that a claim takes, which is added.
+/// The period of the checks is this plus the average time of a claim.
 const PERIOD: Duration = Duration::from_millis(5);
 /// The longest period, even if claims are slow.
 const PERIOD_MAX: Duration = Duration::from_millis(100);

@@ -190,7 +190,7 @@ impl Claims {
                 self.hint(name);
                 continue;
             }
-            // Claim only what can start at once: a message must not wait for a slot under a lease.
+            // Claim only as many messages as can start at once: a message must not wait for a slot under a lease.
             let most = at_once_max(&entry);
             if entry.claimers() != Claimers::Builtin || entry.paused.processing || most == 0 {
                 // A later claim would not return the messages that an unanswered claim has leased.

@@ -27,7 +27,7 @@ pub(super) struct LeaseGuard {
 }
 
 impl LeaseGuard {
-    /// Resolves when the lease turns out to be lost.
+    /// Resolves when Redis says that the lease is lost.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }

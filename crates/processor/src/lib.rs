@@ -39,7 +39,7 @@ pub struct Processor {
     pub store: Store,
     /// The destinations.
     pub catalog: Catalog,
-    /// Its settings.
+    /// The settings of the processor.
     pub config: config::Processor,
     /// How messages are transformed.
     pub transforms: Transforms,

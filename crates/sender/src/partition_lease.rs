@@ -23,7 +23,7 @@ pub(super) struct PartitionLease {
     valid_until: Mutex<Instant>,
     /// Set when the lease is lost: stop at once, even during a delivery.
     pub(super) lost: CancellationToken,
-    /// Set when the partition is to be given back: begin no delivery, and let deliveries in flight end.
+    /// Set when this pod gives the partition back: begin no delivery, and let deliveries in flight end.
     pub(super) draining: CancellationToken,
     /// Set when another pod waits for the partition: the time at which deliveries still in flight are aborted.
     resign_at: OnceLock<Instant>,
@@ -162,7 +162,7 @@ impl PartitionLease {
             || planted::is("vouches_after_its_lease")
     }
 
-    /// Resolves at once while the lease lasts, otherwise never: the caller is then about to be dropped.
+    /// Resolves at once while the lease lasts. Otherwise never resolves: the caller is then about to be dropped.
     pub(super) async fn still_lasts(&self) {
         if !self.lasts() && !planted::is("partition_lease_end_ignored") {
             std::future::pending().await

@@ -47,7 +47,7 @@ pub struct Failed<'f> {
     pub trace: Option<&'f str>,
     /// The number of the attempt.
     pub attempt: u32,
-    /// What went wrong.
+    /// The reason of the failure.
     pub reason: &'f str,
     /// How long until the next attempt; `None` if there is none.
     pub wait: Option<Duration>,

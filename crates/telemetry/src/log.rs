@@ -18,7 +18,7 @@ const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 pub struct Process {
     /// The name of the pod in the list of pods.
     pub pod: String,
-    /// Its roles, separated by commas.
+    /// The roles of the pod, separated by commas.
     pub roles: String,
 }
 

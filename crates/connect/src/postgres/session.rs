@@ -47,7 +47,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 pub struct Session {
     stream: BufReader<Box<dyn Stream>>,
     reader: framing::MessageReader,
-    /// The bytes of a message that is too long that are still to be skipped.
+    /// The number of bytes still to be skipped of a message that is too long.
     rest: usize,
 }
 

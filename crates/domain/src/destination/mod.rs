@@ -99,7 +99,7 @@ pub struct Destination {
     /// The most idempotency keys within the window. Beyond this, ingest refuses messages that have one.
     #[serde(default = "defaults::idempotency_keys_max")]
     pub idempotency_keys_max: u64,
-    /// What a message with a known idempotency key must have in common with the first message, to count as a repeat.
+    /// When a message with a known idempotency key counts as a repeat.
     #[serde(default)]
     pub idempotency_compare: IdempotencyCompare,
     /// The most sources whose marks the destination keeps.
@@ -258,7 +258,7 @@ impl Transform {
 pub struct InvalidField {
     /// The path of the field, such as `transform.url`.
     pub field: &'static str,
-    /// What is wrong, and how to correct it.
+    /// The problem, and how to correct it.
     pub problem: String,
 }
 

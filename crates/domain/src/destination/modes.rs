@@ -27,14 +27,15 @@ pub enum Processing {
     Serial,
 }
 
-/// What makes a message that arrives under a known idempotency key a repeat.
+/// When a message with a known idempotency key counts as a repeat.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IdempotencyCompare {
-    /// The same body as the first message. A message with another body is refused as a mistake.
+    /// If it has the same body as the first message. A message with another body is refused.
     #[default]
     Body,
-    /// The key alone: a source may send the same message with another body, for example with the time of sending in it.
+    /// Always: only the key counts. A producer may send the same message with another body, for example with the time
+    /// of sending in it.
     Key,
 }
 

@@ -94,7 +94,7 @@ pub enum SignatureEncoding {
     Base64Url,
 }
 
-/// A part of the text that is signed.
+/// A part of the signed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedPart<'a> {
     /// This text.

@@ -30,8 +30,8 @@ pub(super) struct Found {
 pub(super) type Check = BoxFuture<'static, Result<Vec<Arc<CatalogEntry>>, StoreError>>;
 
 impl Claims {
-    /// Starts to poll all partitions for destinations with waiting messages. Runs beside everything
-    /// else, so a server that does not answer delays only its own partitions.
+    /// Starts to poll all partitions for destinations with waiting messages. Runs in parallel, so a server that does
+    /// not answer delays only its own partitions.
     pub(crate) fn start_poll(&mut self) {
         let catalog = &self.catalog;
         let is_there = |name: &DestinationName| catalog.get(name.as_str()).is_some();

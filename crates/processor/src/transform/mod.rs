@@ -38,7 +38,7 @@ pub struct Failure {
     /// What happened, as text. The first 2 kB are stored with the message. Must not contain
     /// secrets.
     pub reason: String,
-    /// The shortest wait before the next attempt, if the other side named one.
+    /// The shortest wait before the next attempt, if the transform asks for one.
     pub retry_after: Option<Duration>,
     /// True if another attempt cannot succeed.
     pub is_final: bool,

@@ -58,7 +58,7 @@ impl DestinationSender {
         }
     }
 
-    /// The destination is paused: the lane sends nothing until it is resumed.
+    /// Lets a lane of a paused destination rest: it sends nothing until the destination is resumed.
     fn rest(&mut self, key: &LaneKey) {
         if self.lanes.contains_key(key) {
             self.scheduler.rest(key);

@@ -23,15 +23,15 @@ struct Known {
     version: u64,
     epoch: Epoch,
     heard_upto: Option<Sequence>,
-    /// The destination is one lane, and Reseq sends its messages to a receiver.
+    /// True if the destination is one lane, and Reseq sends its messages to a receiver.
     is_one_lane_with_receiver: bool,
-    /// No lane is loaded, no call or lookup is in flight, and the partition is not being given back.
+    /// True if no lane is loaded, no call or lookup is in flight, and the partition is not being given back.
     is_idle: bool,
     has_no_withdrawals: bool,
 }
 
 impl Known {
-    /// True if nothing can have happened to the message since it was handed over.
+    /// True if the message cannot have changed since it was handed over.
     fn allows(&self, handed: &HandOver) -> bool {
         let is_new = self.heard_upto.is_some_and(|upto| handed.sequence > upto);
         handed.version == self.version

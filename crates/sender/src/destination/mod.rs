@@ -54,7 +54,7 @@ pub(super) struct Gauge(Mutex<Gauged>);
 pub(super) struct Gauged {
     /// How many messages are being delivered.
     pub(super) in_flight: usize,
-    /// The next delivery waits for the rate limit.
+    /// True if the next delivery waits for the rate limit.
     pub(super) is_rate_limited: bool,
     /// When the next probe begins, in ms since 1970, if the receiver fails.
     pub(super) probe_at_ms: Option<u64>,

@@ -16,7 +16,7 @@ pub(crate) struct Poke {
 #[derive(Default)]
 struct State {
     has_ended: bool,
-    /// The task has not taken the last poke yet.
+    /// True if the task has not taken the last poke yet.
     is_poked: bool,
     /// The content of the next poke.
     next: Poked,
@@ -27,9 +27,9 @@ struct State {
 pub(super) struct Poked {
     /// The message that may leave now.
     pub(super) handed: Option<HandOver>,
-    /// There may be other work.
+    /// True if there may be other work.
     pub(super) has_more: bool,
-    /// Pokes may have been missed before this one.
+    /// True if pokes may have been missed before this one.
     pub(super) has_gap: bool,
 }
 

@@ -30,7 +30,7 @@ impl Rules {
     }
 }
 
-/// Limits after a refusal, lower than those of the definition.
+/// Limits after a refusal, lower than the limits of the definition.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     /// Number of messages to send individually, to find the one that made a batch fail.

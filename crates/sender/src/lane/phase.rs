@@ -111,7 +111,7 @@ pub(crate) enum Turn {
     Yes,
 }
 
-/// What the destination does next for a lane.
+/// The next action of the destination for a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Send, settle or ask for more, when it is the lane's turn.

@@ -1,5 +1,4 @@
-//! The record of what happened, kept by the producers, the transformer and the receivers. Reseq
-//! itself does not write to it.
+//! The record of the demo. The producers, the transformer and the receivers write it; Reseq itself does not.
 
 use std::time::{Duration, Instant};
 

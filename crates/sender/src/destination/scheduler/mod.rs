@@ -79,13 +79,13 @@ pub(super) struct Scheduler {
     named: VecDeque<String>,
     /// Loaded lanes that go first, until they deliver or are dropped.
     first: HashSet<LaneKey>,
-    /// Redis may have lanes that no scan has named yet.
+    /// True if Redis may have lanes that no scan has named yet.
     wants_scan: bool,
-    /// Redis may have due lanes that no scan has named yet.
+    /// True if Redis may have due lanes that no scan has named yet.
     wants_due_scan: bool,
     /// The earliest time of the next scan only for due lanes.
     due_scan_from: Option<Instant>,
-    /// The partition is being given back: load no more lanes.
+    /// True if the partition is being given back: load no more lanes.
     is_draining: bool,
     pace: Pace,
     receiver: Receiver,
