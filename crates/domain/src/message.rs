@@ -124,8 +124,7 @@ pub struct Source {
     /// The position of the message in the source. Positions are compared byte by byte: write numbers with leading
     /// zeros.
     pub position: String,
-    /// The position that the mark must have: with another mark, the message is not stored. `None`: the mark is not
-    /// checked.
+    /// The mark that the source must have: with another mark, the message is not stored. `None`: any mark is accepted.
     pub after: Option<String>,
     /// True if only the mark moves, and no message is stored.
     pub skip: bool,

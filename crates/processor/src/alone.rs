@@ -1,4 +1,5 @@
-//! The permit of a process to hold messages that must be alone: it processes at most one such message at a time.
+//! The permit of a process to hold messages that must be alone. Such a message may have crashed its workers more than
+//! once; no other suspect may be in its process.
 
 use std::{sync::Arc, time::Duration};
 
