@@ -87,7 +87,7 @@ fn bounds(steps: &[Step]) -> (f64, f64) {
     (10f64.powf(low.log10().floor()), 10f64.powf(high.log10().ceil()).max(low * 10.0))
 }
 
-/// Never zero, because a logarithmic scale has no zero.
+/// Milliseconds, but never zero, because a logarithmic scale has no zero.
 fn ms(us: f64) -> f64 {
     (us / 1e3).max(0.001)
 }

@@ -1,4 +1,4 @@
-//! A receiver of traces that discards them, with `--traces`.
+//! A receiver of traces that discards them. `--traces` uses it.
 
 use std::{
     future::ready,
@@ -14,7 +14,7 @@ use hyper::Response;
 use tokio_util::task::AbortOnDropHandle;
 use tools::servers;
 
-/// Dropping the collector ends it.
+/// A running collector. Dropping this ends it.
 pub struct Collector {
     pub address: SocketAddr,
     bytes: Arc<AtomicU64>,

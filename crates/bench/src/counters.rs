@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::verify::Verified;
 
-/// The numbers of accepted and delivered messages, and whether these are complete and in order.
+/// The numbers of accepted and delivered messages, and whether deliveries are complete and in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Every accepted message arrived, and nothing else.
+    /// True if every accepted message arrived, and no other message.
     pub complete: bool,
-    /// First deliveries were in order, lane by lane.
+    /// True if first deliveries were in order in each lane.
     pub in_order: bool,
     pub accepted: u64,
     pub delivered: u64,
@@ -20,7 +20,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// No message was sent yet.
+    /// The counters before any message is sent.
     pub const NOTHING: Counters = Counters {
         complete: true,
         in_order: true,
@@ -46,13 +46,13 @@ impl Counters {
         self.judge_also(other);
     }
 
-    /// Complete and in order only if the other phase was too.
+    /// Clears `complete` and `in_order` if the other phase does not have them.
     pub fn judge_also(&mut self, other: Counters) {
         self.complete &= other.complete;
         self.in_order &= other.in_order;
     }
 
-    /// True if everything arrived, in order.
+    /// True if every message arrived, in order.
     pub fn is_well(&self) -> bool {
         self.complete && self.in_order
     }

@@ -35,15 +35,15 @@ use super::{
 
 /// A slow connection sends a byte at this interval.
 const BYTE_EVERY: Duration = Duration::from_secs(1);
-/// HTTP connections that ingest may have in addition to the connections of strangers.
+/// Ingest may have this many HTTP connections in addition to the connections of strangers.
 const CONNECTIONS_MORE: usize = 2_000;
 /// The length of each measurement without --seconds.
 const SECONDS: u64 = 5;
-/// Requests in one second without --rate.
+/// Requests per second without --rate.
 const RATE: f64 = 200.0;
 /// The load runs for this long before it counts.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// The most connections that are opened at once.
+/// The most connections to open at once.
 const OPENED_AT_ONCE: usize = 100;
 /// The p99 among strangers may be at most this many times the p99 without them.
 const RATIO_MAX: f64 = 2.0;

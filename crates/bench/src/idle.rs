@@ -25,9 +25,9 @@ use super::{
 const PODS: u64 = 3;
 /// Seconds without --seconds.
 const SECONDS: u64 = 20;
-/// Redis without pods is measured for this long.
+/// How long to measure Redis before the pods start.
 const ALONE: Duration = Duration::from_secs(3);
-/// The wait from when all partitions are owned until the measurement, so that the work of the start is done.
+/// The wait before the measurement, after all partitions are owned, so that the work of the start is done.
 const SETTLE: Duration = Duration::from_secs(5);
 /// The most CPU that Redis may use, in percent of a core.
 const REDIS_PERCENT_MAX: f64 = 1.0;
@@ -39,26 +39,26 @@ pub struct Idle {
     /// Pods of each role.
     pub pods: u64,
     pub destinations: u64,
-    /// All partitions were owned, and every sender owned some.
+    /// True if all partitions were owned, and every sender owned some.
     pub all_owned: bool,
     pub seconds: f64,
     /// CPU of the whole process of Redis, in percent of a core.
     pub redis_percent: f64,
     /// The limit of `redis_percent`.
     pub redis_percent_max: f64,
-    /// CPU of its main thread, which runs all commands.
+    /// CPU of the main thread of Redis, which runs all commands.
     pub redis_main_percent: f64,
-    /// CPU of its children, which rewrite the append-only file.
+    /// CPU of the children of Redis, which rewrite the append-only file.
     pub redis_children_percent: f64,
-    /// CPU of its whole process before the pods started.
+    /// CPU of the whole process of Redis before the pods started.
     pub redis_alone_percent: f64,
     /// CPU of all pods of each role together, in percent of a core.
     pub cpu_percent: BTreeMap<&'static str, f64>,
-    /// Calls of scripts.
+    /// Calls of scripts, per second.
     pub scripts_per_s: f64,
-    /// Commands, including commands inside scripts.
+    /// Commands per second, including commands inside scripts.
     pub commands_per_s: f64,
-    /// The commands that took most time. The time of a script includes its commands.
+    /// The commands that took the most time. The time of a script includes its commands.
     pub redis_commands: Vec<Command>,
     /// Problems, in words.
     pub problems: Vec<String>,
@@ -107,7 +107,7 @@ pub async fn measure(
     Ok(idle)
 }
 
-/// Measures the use for this long. Returns it with the time that really passed.
+/// Measures the use for this long. Returns the use and the time that really passed.
 async fn used_within(harness: &Harness, time: Duration) -> anyhow::Result<(Usage, Duration)> {
     let (since, before) = (Instant::now(), Usage::now(harness).await?);
     sleep(time.saturating_sub(since.elapsed())).await;

@@ -1,4 +1,4 @@
-//! `reseq-bench`: throughput, latency and cost of Reseq on real processes, judged from outside.
+//! `reseq-bench`: measures throughput, latency and cost of Reseq on real processes, from outside.
 //!
 //! ```text
 //! producers ──► ingest ──► processors ──► senders ──► receiver
@@ -53,17 +53,17 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// A processor of the bench, which starts this itself.
+    /// A processor of the bench. The bench itself starts it.
     #[command(hide = true)]
     Processor(processor::ProcessorArgs),
-    /// Compare the CPU time a message of the same run without and with some arguments, in alternating pairs
+    /// Compare the CPU time per message without and with some arguments, in alternating pairs of runs
     Pairs(pairs::PairsArgs),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        // Like `reseq serve`, this starts its own runtime with its own number of threads.
+        // Like `reseq serve`, this command starts its own runtime, with its own number of threads.
         Some(Command::Processor(args)) => processor::run(args).map(|()| true),
         Some(Command::Pairs(args)) => measure(async { pairs::run(args).await.map(|()| true) }),
         None => measure(run::run(cli.args)),

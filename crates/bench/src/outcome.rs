@@ -17,16 +17,16 @@ use super::{
 pub enum Outcome {
     /// Throughput, latency and cost.
     Load(Box<Report>),
-    /// Resources used when nothing is sent.
+    /// The resources used while no messages are sent.
     Idle(Idle),
-    /// How long lanes stand still when their sender leaves or another joins.
+    /// How long lanes stand still when their sender leaves or another sender joins.
     Failovers(Failovers),
     /// The effect of strangers' connections on the latency of other clients.
     Hostile(Hostile),
 }
 
 impl Outcome {
-    /// True if everything arrived, in order, and all pods did their part.
+    /// True if every message arrived, in order, and all pods did their part.
     pub fn is_well(&self) -> bool {
         match self {
             Outcome::Load(report) => report.is_well(),
@@ -36,7 +36,7 @@ impl Outcome {
         }
     }
 
-    /// Problems apart from the messages, in words.
+    /// Problems besides the messages, in words.
     pub fn problems(&mut self) -> &mut Vec<String> {
         match self {
             Outcome::Load(report) => &mut report.problems,

@@ -1,7 +1,7 @@
 //! `reseq-bench pairs`: measures the CPU time per message that arguments such as `--tls` cost.
 //!
-//! The speed of the machine varies. So runs without and with the arguments alternate, each with
-//! new processes, and the medians of the ratios and of the differences count.
+//! The speed of the machine varies. So runs without and with the arguments alternate, each with new processes. The
+//! result is the medians of the ratios and of the differences.
 
 use std::{collections::BTreeMap, fmt, io::Write};
 
@@ -16,7 +16,7 @@ use super::{
     report::{median, rounded},
 };
 
-/// The roles that are pods.
+/// The roles whose processes are pods.
 const PODS: [&str; 3] = ["ingest", "processor", "sender"];
 /// The compared parts: each role, all pods together, Redis, and pods and Redis together.
 const PARTS: [&str; 6] = ["ingest", "processor", "sender", "all pods", "redis", "pods and redis"];
@@ -24,11 +24,11 @@ const PARTS: [&str; 6] = ["ingest", "processor", "sender", "all pods", "redis", 
 /// The arguments of `reseq-bench pairs`.
 #[derive(Debug, Clone, Args)]
 pub struct PairsArgs {
-    /// Arguments that one run of each pair has in addition, such as "--tls". Several of these are each compared with
-    /// the run without them.
+    /// Arguments that one run of each pair has in addition, such as "--tls". If the option is repeated, each value is
+    /// compared with the run without it.
     #[arg(long, required = true, value_name = "ARGUMENTS", allow_hyphen_values = true)]
     with: Vec<String>,
-    /// Pairs.
+    /// The number of pairs.
     #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(1..=1_000))]
     count: u64,
     /// Print the report as one line of JSON, and nothing else.
@@ -39,7 +39,7 @@ pub struct PairsArgs {
     common: Vec<String>,
 }
 
-/// The part of a run's report that is read.
+/// The part of a run's report that this command reads.
 #[derive(Deserialize)]
 struct Run {
     cpu_us_per_message: BTreeMap<String, f64>,
@@ -60,7 +60,7 @@ struct Comparison {
     costs: Vec<Cost>,
 }
 
-/// CPU time of one part in µs a message.
+/// CPU time of one part, in µs per message.
 #[derive(Debug, PartialEq, Serialize)]
 struct Cost {
     part: &'static str,
@@ -81,7 +81,7 @@ pub async fn run(args: PairsArgs) -> anyhow::Result<()> {
     let mut progress = Progress::new();
     for number in 0..args.count {
         let mut order: Vec<usize> = (0..variants.len()).collect();
-        // The order alternates, so that a machine that becomes slower favours neither run.
+        // Alternate the order, so that a machine that becomes slower favours neither run.
         if number % 2 == 1 {
             order.reverse();
         }

@@ -1,4 +1,4 @@
-//! Defines for each message its destination, its body, when it is due, and how long its work takes. Pure.
+//! Decides for each message its destination, its body, when it is due, and how long its work takes. No I/O.
 //!
 //! Messages are numbered from 0 over the whole run. The number determines the stream (connection)
 //! that sends the message, its destination, its ordering key, its lane and its work.
@@ -10,15 +10,15 @@ use super::args::{BenchArgs, OrderingArg};
 /// Maps the numbers of messages to destinations, keys, lanes and work.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Connections to ingest.
+    /// The number of connections to ingest.
     pub streams: u64,
-    /// Destinations.
+    /// The number of destinations.
     pub destinations: u64,
-    /// Ordering keys of each destination.
+    /// The number of ordering keys of each destination.
     pub keys: u64,
-    /// The unit that stays in order.
+    /// Which messages stay in order.
     pub ordering: OrderingArg,
-    /// Bytes of a body.
+    /// The number of bytes of a body.
     pub body_bytes: usize,
     /// How long the work takes.
     pub work: Work,
@@ -32,7 +32,7 @@ pub struct Work {
     pub max_us: u64,
 }
 
-/// The beginning of a body.
+/// The text at the beginning of a body.
 const BEGIN: &[u8] = b"{\"i\":";
 /// The text before the padding.
 const PADDING: &[u8] = b",\"p\":\"";
@@ -69,8 +69,8 @@ impl Plan {
         number / self.destinations % self.keys
     }
 
-    /// The number of lanes to check. Without ordering there are lanes too, so that counting does
-    /// not need one lock for all messages.
+    /// The number of lanes to check. Without ordering there are lanes too, so that counting does not need one lock for
+    /// all messages.
     pub fn lanes(&self) -> u64 {
         match self.ordering {
             OrderingArg::Key => self.destinations * self.keys,
@@ -120,7 +120,7 @@ pub fn worked_body(body: &[u8], worked: Duration) -> Vec<u8> {
     let begin =
         BEGIN.len() + body.iter().skip(BEGIN.len()).take_while(|b| b.is_ascii_digit()).count();
     let from = begin + PADDING.len();
-    // One character of the padding must stay, to end the digits.
+    // Keep one character of the padding, to end the digits.
     if out.get(begin..from) == Some(PADDING) && out.len() > from + digits.len() + b"x\"}".len() {
         out[from..from + digits.len()].copy_from_slice(digits.as_bytes());
     }
@@ -147,7 +147,7 @@ fn mixed(value: u64) -> u64 {
 /// A part of the run: messages from `base` on, until the count is reached or the time has passed.
 #[derive(Debug, Clone, Copy)]
 pub struct Phase {
-    /// The first number; a multiple of the number of streams.
+    /// The number of the first message; a multiple of the number of streams.
     pub base: u64,
     /// The most messages.
     pub messages: u64,
@@ -173,8 +173,8 @@ impl Phase {
         }
     }
 
-    /// True if sending is over. With a rate, only the schedule decides: skipping late messages
-    /// would hide that they are late.
+    /// True if sending is over. If there is a rate, only the schedule decides: skipping late messages would hide that
+    /// they are late.
     fn is_over(&self, now: Duration) -> bool {
         self.rate.is_none() && self.time.is_some_and(|time| now >= time)
     }
@@ -194,7 +194,7 @@ impl Turn {
         Turn { phase, next: phase.base + stream, step: plan.streams }
     }
 
-    /// When the next message is due; `None` if there is none.
+    /// When the next message is due; `None`: there is none.
     pub fn due(&self, now: Duration) -> Option<Duration> {
         if self.phase.is_over(now) { None } else { self.phase.due(self.next) }
     }

@@ -25,7 +25,7 @@ pub struct ProcessorArgs {
     work_min_us: u64,
     #[arg(long)]
     work_max_us: u64,
-    /// It takes messages, too.
+    /// Take messages too.
     #[arg(long)]
     ingest: bool,
 }

@@ -10,7 +10,7 @@ use super::{load::Load, receive::Tally};
 /// The time between two updates: long, because drawing uses the measured cores.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// One line on standard error, only if that is a terminal.
+/// A progress line on standard error, only on a terminal.
 pub struct Progress {
     line: ProgressBar,
     task: Option<AbortOnDropHandle<()>>,

@@ -1,4 +1,4 @@
-//! The report: the figures of one run.
+//! The report: the numbers of one run.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,14 +17,14 @@ use super::{
 pub struct Report {
     /// The arguments of the run.
     pub settings: Settings,
-    /// The figures of the main phase. Complete and in order only if the ramp was too.
+    /// The numbers of the main phase. Complete and in order only if the ramp was too.
     #[serde(flatten)]
     pub main: Figures,
     /// The cost of a waiting message, with `--preload`.
     pub preload: Option<Preload>,
     /// The latency at percentages of the throughput.
     pub ramp: Vec<Step>,
-    /// Problems apart from the messages, in words.
+    /// Problems besides the messages, in words.
     pub problems: Vec<String>,
 }
 
@@ -61,42 +61,42 @@ pub struct Settings {
     pub warm_up: u64,
     pub seed: u64,
     pub set: Vec<String>,
-    /// Cores of the machine, which the bench itself shares.
+    /// The cores of the machine. The bench itself uses them too.
     pub cores: usize,
 }
 
-/// The figures of one phase.
+/// The numbers of one phase.
 #[derive(Debug, Serialize)]
 pub struct Figures {
     #[serde(flatten)]
     pub tallied: Counters,
     /// From the first sending to the last arrival.
     pub elapsed_s: f64,
-    /// Messages delivered per second in that time.
+    /// Messages delivered per second in `elapsed_s`.
     pub messages_per_s: f64,
-    /// The same rate if the system added no delay; not with `--preload`.
+    /// This rate if the system added no delay; not with `--preload`.
     pub ideal_messages_per_s: Option<f64>,
     /// Messages accepted per second, from the first to the last sending.
     pub accepted_per_s: f64,
     /// The time from sending to arrival.
     pub latency_us: Quantiles,
-    /// The time by which arrivals were later than ideal.
+    /// How much later than ideal messages arrived.
     pub overhead_us: Quantiles,
     /// The longest delay of a message behind its schedule, if the run has a rate.
     pub sent_late_us_max: f64,
-    /// CPU time of each role's processes; `redis` is its whole process.
+    /// CPU time of each role's processes. `redis` is the whole process of Redis.
     pub cpu_us_per_message: BTreeMap<&'static str, f64>,
-    /// Cores that each role keeps busy; `redis_main` is the thread that runs all commands.
+    /// The number of cores that each role keeps busy. `redis_main` is the thread that runs all commands.
     pub cores_busy: BTreeMap<&'static str, f64>,
     /// CPU time of the main thread of Redis.
     pub redis_main_us_per_message: f64,
     /// CPU time of children of Redis, which rewrite the append-only file.
     pub redis_children_us_per_message: f64,
-    /// Calls of scripts, and commands inside and outside of them.
+    /// Calls of scripts; and commands, inside and outside scripts.
     pub redis_calls_per_message: Calls,
-    /// The commands that took most time. The time of a script includes its commands.
+    /// The commands that took the most time. The time of a script includes its commands.
     pub redis_commands: Vec<Command>,
-    /// The part nearest to its limit, in words.
+    /// The part that is nearest to its limit, in words.
     pub limit: String,
 }
 
@@ -105,7 +105,8 @@ pub struct Figures {
 pub struct Calls {
     pub scripts: f64,
     pub commands: f64,
-    /// Calls of scripts by the processes for each call to Redis; not with `--preload`.
+    /// Script calls by Reseq's processes, divided by the script calls that Redis ran. Missing if they were not counted
+    /// (`--preload`).
     pub blocks_per_call: Option<f64>,
 }
 
@@ -125,11 +126,11 @@ pub struct Preload {
     pub waiting: u64,
     /// Messages accepted per second, while no message was delivered.
     pub accepted_per_s: f64,
-    /// Growth of Redis's memory per message, without its body.
+    /// The growth of Redis's memory per message, without the message's body.
     pub memory_bytes_per_message: f64,
     /// From the start of the processors and senders to the first delivery.
     pub first_delivery_s: f64,
-    /// CPU time of Redis per message while they were stored.
+    /// CPU time of Redis per message, while the messages were stored.
     pub redis_us_per_message: f64,
 }
 
@@ -152,7 +153,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// All zero without values.
+    /// The quantiles of these values; all zero without values.
     pub fn of(values_ns: &mut [u64]) -> Quantiles {
         values_ns.sort_unstable();
         let rank = |per_mille| {
@@ -163,7 +164,7 @@ impl Quantiles {
 }
 
 impl Report {
-    /// True if everything arrived, in order.
+    /// True if every message arrived, in order.
     pub fn is_well(&self) -> bool {
         self.main.tallied.is_well()
     }
@@ -207,7 +208,7 @@ impl Settings {
 }
 
 impl Figures {
-    /// The figures of a phase, from `begin` on.
+    /// The numbers of a phase, from `begin` on.
     pub fn of(mut judged: Verified, used: &Usage, begin: Duration, late: Duration) -> Figures {
         let count = judged.delivered.max(1) as f64;
         let elapsed = judged.last_arrival.saturating_sub(begin).as_secs_f64().max(1e-9);
@@ -260,7 +261,7 @@ fn commands_of(used: &Usage, count: f64) -> Vec<Command> {
     used.redis.costliest().map(command).collect()
 }
 
-/// The part nearest to a full core. All parts except the main thread of Redis may use several cores.
+/// The part whose use is nearest to a full core. All parts except the main thread of Redis may use several cores.
 fn limit(cores: &BTreeMap<&'static str, f64>) -> String {
     let single = cores.iter().filter(|(name, _)| **name != "redis");
     let busiest = single.max_by(|a, b| a.1.total_cmp(b.1));
@@ -286,7 +287,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// Rounds to this many decimals, because more are noise.
+/// Rounds to this many decimals. More decimals would be noise.
 pub fn rounded(value: f64, decimals: i32) -> f64 {
     let by = 10f64.powi(decimals);
     (value * by).round() / by

@@ -1,4 +1,4 @@
-//! One run: starts the processes, sends, waits for the arrivals, and judges.
+//! One run: starts the processes, sends the messages, waits for the arrivals, and checks them.
 
 use std::{
     io::Write,
@@ -28,16 +28,16 @@ use super::{
     verify::{Verified, judge},
 };
 
-/// If no message arrives for this long beyond the longest work, stop waiting.
+/// Stop waiting if no message arrives for this long beyond the longest work.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// The time between two checks whether everything has arrived.
+/// The time between two checks whether all messages have arrived.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Messages without --messages, --seconds and --rate.
 const MESSAGES: u64 = 100_000;
 /// Seconds without --messages and --seconds.
 const SECONDS: u64 = 10;
 
-/// Runs the bench and prints its report. True if everything arrived, in order.
+/// Runs the bench and prints its report. True if every message arrived, in order.
 pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     args.check()?;
     let reseq = program::reseq(args.reseq.as_deref())?;
@@ -80,14 +80,14 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     Ok(outcome.is_well())
 }
 
-/// Writes the picture. Creates its directory if needed.
+/// Writes the chart. Creates its directory if needed.
 fn keep(file: &Path, picture: &str) -> anyhow::Result<()> {
     let directory = file.parent().map_or(Ok(()), std::fs::create_dir_all);
     let kept = directory.and_then(|()| std::fs::write(file, picture));
     kept.with_context(|| format!("writing {}; give --svg another file", file.display()))
 }
 
-/// The bench after ingest has started.
+/// The bench, after ingest has started.
 pub struct Bench<'a> {
     pub args: &'a BenchArgs,
     pub config: Config,
@@ -96,9 +96,9 @@ pub struct Bench<'a> {
     pub load: Arc<Load>,
     pub harness: &'a mut Harness,
     pub progress: &'a mut Progress,
-    /// The first number of the next phase.
+    /// The number of the first message of the next phase.
     pub base: u64,
-    /// Kept alive: dropped receivers accept no messages.
+    /// Kept here because dropping the receivers ends them.
     _receivers: Receivers,
 }
 
@@ -139,7 +139,7 @@ async fn play(
 }
 
 impl Bench<'_> {
-    /// The main phase, whose figures the report shows.
+    /// Runs the main phase, whose numbers the report shows.
     async fn main(&mut self) -> anyhow::Result<(Figures, Option<Preload>)> {
         let seconds = match (self.args.messages, self.args.seconds, self.args.rate) {
             (None, None, Some(_)) => Some(SECONDS),
@@ -156,7 +156,7 @@ impl Bench<'_> {
             return Ok((figures, Some(preload)));
         }
         setup::start_rest(self.harness, self.args, &self.config).await?;
-        // Ignore the result: if the senders do not share, that is part of the measurement.
+        // Ignore the result: if the senders do not share the partitions, the measurement shows that.
         let _ = setup::wait_until_shared(self.harness, &self.config).await;
         if self.args.warm_up > 0 {
             let warm_up = Phase { messages: self.args.warm_up, time: None, rate: None, ..phase };
@@ -171,7 +171,7 @@ impl Bench<'_> {
         Ok((Figures::of(judged, &used, begin, late), None))
     }
 
-    /// The steps of the ramp, at percentages of this throughput.
+    /// Runs the steps of the ramp, at percentages of this throughput.
     async fn ramp(&mut self, messages_per_s: f64) -> anyhow::Result<Vec<Step>> {
         let mut steps = Vec::new();
         for &percent in &self.args.ramp {
@@ -187,8 +187,8 @@ impl Bench<'_> {
         Ok(steps)
     }
 
-    /// Sends, waits for the arrivals, and judges. Also returns the use of resources, and the
-    /// longest delay behind the schedule.
+    /// Sends, waits for the arrivals, and checks them. Also returns the use of resources, and the longest delay behind
+    /// the schedule.
     async fn phase(
         &mut self,
         what: &str,
@@ -206,7 +206,7 @@ impl Bench<'_> {
         Ok((judged, used, late))
     }
 
-    /// Sends everything, and only then starts processors and senders.
+    /// Sends all messages, and only then starts processors and senders.
     async fn preload(&mut self, phase: Phase) -> anyhow::Result<(Figures, Preload)> {
         self.progress.follow("loading", &self.load, &self.tally);
         let empty = Usage::now(self.harness).await?;
@@ -234,7 +234,7 @@ impl Bench<'_> {
         Ok((figures, preload))
     }
 
-    /// Ends and judges a phase. Also returns the arrivals, and the longest delay behind the schedule.
+    /// Ends a phase and checks its arrivals. Also returns the arrivals, and the longest delay behind the schedule.
     pub fn judge(&mut self, phase: Phase, sent: Vec<Sent>) -> (Verified, Arrived, Duration) {
         let longest = sent.iter().map(|sent| sent.at.len()).max().unwrap_or_default() as u64;
         self.base = phase.base + longest * self.plan.streams;
@@ -244,7 +244,7 @@ impl Bench<'_> {
         (judge(&self.plan, phase, &sent, &arrived, slots), arrived, late)
     }
 
-    /// Waits until this many messages have arrived, or none has arrived for too long.
+    /// Waits until this many messages have arrived, or no message has arrived for too long.
     pub async fn arrivals(&mut self, count: u64) {
         let silence_max = SILENCE_MAX + Duration::from_micros(self.args.work_max_us);
         let (mut last, mut heard) = (0, Instant::now());

@@ -1,4 +1,4 @@
-//! The processes of the bench, and their configuration.
+//! Starts and configures the processes of the bench.
 
 use std::{ffi::OsString, net::SocketAddr, path::Path, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
 
 /// A limit of the backlog that no run reaches.
 const MAX_BACKLOG: u64 = 1 << 40;
-/// The time limit of an attempt beyond its longest work.
+/// The time limit of an attempt is its longest work plus this.
 const WORK_SLACK: Duration = Duration::from_secs(30);
 
 /// The name of a destination.
@@ -76,14 +76,14 @@ fn destination(
         }
         TransformArg::Jq => {
             transform.kind = TransformKind::Jq;
-            // Each destination has a different expression, all with the same result.
+            // Each destination has a different expression. All expressions have the same result.
             transform.expression = Some(format!("({number} | empty), ."));
         }
     }
     Ok(destination)
 }
 
-/// Sets one field: `sender.release_batch_max=512`, or `destination.delivery.lanes_max=8` for all of them.
+/// Sets one field: `sender.release_batch_max=512`, or `destination.delivery.lanes_max=8` for all destinations.
 fn set(config: Config, assignment: &str) -> anyhow::Result<Config> {
     let (path, text) = assignment
         .split_once('=')
@@ -126,7 +126,7 @@ pub async fn start_ingest(
     for process in 0..args.ingest {
         let mut config = config.clone();
         config.http.tls = surroundings.of_listener();
-        // Spreads the streams of a destination over the processes, with a listener for each stream.
+        // Spread the streams of a destination over the processes, with a listener for each stream.
         let here: Vec<u64> = match args.way_in {
             Transport::Tcp => {
                 (0..streams).filter(|stream| stream % args.ingest == process).collect()
@@ -184,7 +184,8 @@ pub async fn start_rest(
     harness.start(cast).await
 }
 
-/// A process of this program, which has the work of the bench linked in: a processor, and with `ingest` that, too.
+/// A process of this program, which has the work of the bench linked in: a processor. With `ingest`, it has that role
+/// too.
 fn with_work(
     role: &'static str,
     number: usize,
@@ -212,7 +213,7 @@ pub async fn start_sender(
     harness.start([PodArgs::serving("sender", number as usize, &path)]).await
 }
 
-/// Waits until the senders share the partitions. False if they do not within three leases.
+/// Waits until the senders share the partitions. False if they do not share them within three leases.
 pub async fn wait_until_shared(harness: &Harness, config: &Config) -> bool {
     let limit = Duration::from_millis(3 * config.sender.lease_ms);
     harness.wait_until_shared(config.redis.partitions.into(), limit).await

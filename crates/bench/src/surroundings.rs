@@ -37,7 +37,7 @@ impl Surroundings {
         Ok(Surroundings { redis_url, tls, has_tokens: args.tokens, traces })
     }
 
-    /// Sets the configuration that all pods share.
+    /// Sets these surroundings in the configuration that all pods share.
     pub fn apply(&self, config: &mut Config) {
         config.redis.url.clone_from(&self.redis_url);
         if let Some(tls) = &self.tls {
@@ -52,7 +52,7 @@ impl Surroundings {
         }
     }
 
-    /// The certificate of the listeners of producers; not set without `--tls`.
+    /// The certificate of the listeners for producers; empty without `--tls`.
     pub fn of_listener(&self) -> ListenerTls {
         self.tls.as_ref().map(Tls::of_listener).unwrap_or_default()
     }
@@ -70,7 +70,7 @@ impl Surroundings {
         }
     }
 
-    /// The listeners and the token with which producers can send in plain text.
+    /// The listeners, and the token, with which producers can send in plain text.
     pub async fn reached(
         &self,
         harness: &Harness,
@@ -118,7 +118,7 @@ async fn listen(harness: &Harness, tls: Option<&Tls>) -> anyhow::Result<String> 
     }
 }
 
-/// Creates a token for the producers, known to all ingest processes.
+/// Creates a token for the producers, and makes all ingest processes read it.
 async fn token(harness: &Harness, ingest: &[String]) -> anyhow::Result<String> {
     let first = ingest.first().context("there is no ingest process")?;
     let request = json!({"name": "bench", "scopes": ["ingest"]});

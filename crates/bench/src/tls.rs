@@ -1,6 +1,6 @@
-//! TLS on all connections of the pods, with `--tls`. The producers and the receiver of the bench
-//! speak plain text, and relays in this process speak TLS for them. So the pods bear the same
-//! cost of TLS as in a deployment, and the cost of the other side counts for the bench.
+//! TLS on all connections of the pods, with `--tls`. The producers and the receiver of the bench speak plain text, and
+//! relays in this process speak TLS for them. So the pods have the same cost of TLS as in a deployment. The cost of the
+//! other end counts as the bench's.
 //!
 //! ```text
 //! producer ─► relay ─TLS─► pod ─TLS─► relay ─► receiver
@@ -32,7 +32,7 @@ use tools::{harness::Harness, servers};
 /// The host of all servers.
 const HOST: &str = "127.0.0.1";
 
-/// One certificate for all servers, its authority, and the relays.
+/// One certificate for all servers, its certificate authority, and the relays.
 pub struct Tls {
     /// The certificate of the authority, in PEM.
     pub ca: String,
@@ -79,7 +79,7 @@ impl Tls {
         config.outgoing.tls.ca_file.clone_from(&self.ca_file);
     }
 
-    /// The certificate of the listeners of producers.
+    /// The certificate of the listeners for producers.
     pub fn of_listener(&self) -> ListenerTls {
         ListenerTls {
             certificate_file: self.certificate_file.clone(),
@@ -119,7 +119,7 @@ impl Tls {
     }
 }
 
-/// The side of TLS that a relay takes.
+/// The side on which a relay speaks TLS.
 #[derive(Clone)]
 enum Side {
     /// Accepts TLS, and forwards plain text.

@@ -12,15 +12,15 @@ const TICKS_PER_S: f64 = 100.0;
 /// The number of Redis commands in the report.
 const COMMANDS: usize = 12;
 
-/// One reading.
+/// One reading of the counters.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
-    /// CPU time by role, over all its processes, in the order of [`ROLES`].
+    /// CPU time of each role, over all its processes, in the order of [`ROLES`].
     pub roles: [Duration; 4],
-    /// Redis, as it reports itself.
+    /// The statistics that Redis reports.
     pub redis: Redis,
-    /// How many times the processes have called a script. One call to Redis may hold several of
-    /// these as blocks. 0 if not read.
+    /// How many times the processes have called a script. One call to Redis may run several such calls as blocks. 0 if
+    /// not read.
     pub blocks: u64,
 }
 
@@ -29,13 +29,13 @@ pub struct Usage {
 pub struct Redis {
     /// CPU time of the whole process.
     pub cpu: Duration,
-    /// CPU time of its main thread, which runs all commands.
+    /// CPU time of the main thread of Redis, which runs all commands.
     pub cpu_main: Duration,
-    /// CPU time of its children, which rewrite the append-only file.
+    /// CPU time of the children of Redis, which rewrite the append-only file.
     pub cpu_children: Duration,
     /// Memory in use, in bytes.
     pub memory: u64,
-    /// By command: the number of calls, and their microseconds.
+    /// For each command: the number of calls, and their microseconds.
     pub commands: BTreeMap<String, (u64, u64)>,
 }
 
@@ -103,7 +103,7 @@ impl Redis {
         }
     }
 
-    /// The commands that took most time, the costliest first: name, calls, microseconds.
+    /// The commands that took the most time, the costliest first: name, calls, microseconds.
     pub fn costliest(&self) -> impl Iterator<Item = (&str, u64, u64)> {
         let all = self.commands.iter().map(|(name, &(calls, took))| (name.as_str(), calls, took));
         let mut all: Vec<_> = all.collect();
@@ -111,7 +111,7 @@ impl Redis {
         all.into_iter().take(COMMANDS)
     }
 
-    /// Calls of scripts, and of all other commands, including commands inside scripts.
+    /// The calls of scripts; and the calls of all other commands, including commands inside scripts.
     pub fn calls(&self) -> (u64, u64) {
         let is_script = |name: &str| name.starts_with("eval") || name.starts_with("fcall");
         self.commands.iter().fold((0, 0), |(scripts, others), (name, (calls, _))| {
@@ -120,7 +120,7 @@ impl Redis {
     }
 }
 
-/// How many times all processes have called a script. Asking costs them time, so not every reading includes it.
+/// How many times all processes have called a script. Reading this costs them time, so not every reading includes it.
 pub async fn blocks(harness: &Harness) -> u64 {
     let processes = ROLES.into_iter().flat_map(|role| harness.of_role(role));
     let mut sum = 0.0;

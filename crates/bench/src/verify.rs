@@ -1,7 +1,7 @@
-//! Judges the arrivals of the sent messages: whether they are complete, in order, and how late. Pure.
+//! Checks the arrivals of the sent messages: whether they are complete, in order, and how late. No I/O.
 //!
-//! The order of the sequences in ingest's answers counts. Within one connection it is the order
-//! of sending; between connections there is no other order.
+//! The expected order is that of the sequences in ingest's answers. Within one connection it is the order of sending.
+//! Between connections no other order is defined.
 
 use std::{
     cmp::Reverse,
@@ -16,12 +16,12 @@ use super::{
     receive::{Arrival, Arrived},
 };
 
-/// The judgement of a phase.
+/// The result of checking a phase.
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// Messages that ingest accepted.
+    /// The number of messages that ingest accepted.
     pub accepted: u64,
-    /// Accepted messages that arrived.
+    /// The number of accepted messages that arrived.
     pub delivered: u64,
     /// True if first deliveries were in the order of the sequences, and the sequences in the order of sending.
     pub in_order: bool,
@@ -31,17 +31,17 @@ pub struct Verified {
     pub foreign: u64,
     /// The time from sending to arrival, in nanoseconds, unordered.
     pub latency_ns: Vec<u64>,
-    /// The time by which arrivals were later than ideal.
+    /// How much later than ideal messages arrived, in nanoseconds.
     pub overhead_ns: Vec<u64>,
-    /// Time of the first sending.
+    /// The time of the first sending.
     pub first_sent: Duration,
-    /// Time of the last sending.
+    /// The time of the last sending.
     pub last_sent: Duration,
-    /// Time of the first arrival.
+    /// The time of the first arrival.
     pub first_arrival: Duration,
-    /// Time of the last arrival.
+    /// The time of the last arrival.
     pub last_arrival: Duration,
-    /// Ideal time of the last arrival.
+    /// The ideal time of the last arrival.
     pub ideal_last: Duration,
 }
 
@@ -55,7 +55,7 @@ struct Message {
     ideal: Duration,
 }
 
-/// Judges a phase. `slots` is the number of messages that all processors can work on at once.
+/// Checks a phase. `slots` is the number of messages that all processors can work on at once.
 pub fn judge(plan: &Plan, phase: Phase, sent: &[Sent], arrived: &Arrived, slots: u64) -> Verified {
     let mut messages = messages(plan, phase, sent);
     note_work(&mut messages, arrived);
@@ -71,7 +71,7 @@ pub fn judge(plan: &Plan, phase: Phase, sent: &[Sent], arrived: &Arrived, slots:
         ideal_last: messages.iter().map(|message| message.ideal).max().unwrap_or_default(),
         ..Verified::default()
     };
-    // Sort for the search below. Streams have different lengths, so a message's position is not computable.
+    // Sort for the search below. The streams have different lengths, so the index of a message cannot be computed.
     messages.sort_unstable_by_key(|message| message.number);
     let of = |arrival: &Arrival| {
         let at = messages.binary_search_by_key(&arrival.number, |message| message.number).ok()?;
@@ -139,8 +139,8 @@ fn sequences_rise(plan: &Plan, phase: Phase, sent: &[Sent]) -> bool {
     })
 }
 
-/// When each message would leave if the system added no delay. Its work begins when it is sent, or when
-/// one of the `slots` is free. It leaves when it and all messages before it in its lane are finished.
+/// Computes when each message would leave if the system added no delay. Its work begins when it is sent, or when one of
+/// the `slots` is free. It leaves when it and all messages before it in its lane are finished.
 fn ideal(plan: &Plan, messages: &mut [Message], slots: u64) {
     messages.sort_unstable_by_key(|message| (message.sent, message.sequence));
     let mut busy: BinaryHeap<Reverse<Duration>> = BinaryHeap::new();

@@ -1,6 +1,6 @@
-//! What to do about errors of libraries that do not say it.
+//! Advice for errors of libraries that do not say what to do.
 
-/// A sentence for this error, on a line of its own; empty if there is none.
+/// A sentence with advice for this error, on its own line; empty if there is none.
 pub fn about(error: &str) -> String {
     let fits = |part: &str| error.contains(part);
     let no_tls = "the server may speak no TLS at this port: if so, write";

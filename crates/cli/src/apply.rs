@@ -30,20 +30,20 @@ pub struct ApplyArgs {
     pub dry_run: bool,
 }
 
-/// What a file defines.
+/// A kind of object that a file defines: destinations or topics.
 pub struct Noun {
-    /// The name of its tables in TOML: `[[destination]]`.
+    /// The name of the tables of this kind in TOML: `[[destination]]`.
     pub table: &'static str,
-    /// The path of one of them.
+    /// The path of an object of this kind.
     pub path_of: fn(&str) -> String,
-    /// The field of an answer that differs after a change.
+    /// The field of an answer whose value changes with each change of the object.
     pub changing: &'static str,
-    /// True if the service itself compares a definition with the one that runs.
+    /// True if the service can compare a definition with the current one.
     pub has_diff: bool,
 }
 
-/// Applies the definitions one after the other, and prints what became of each. Stops at the first
-/// that the service refuses.
+/// Applies the definitions one after the other, and prints the result of each. Stops at the first definition that the
+/// service refuses.
 pub async fn apply(args: ApplyArgs, noun: &Noun) -> anyhow::Result<()> {
     let ApplyArgs { client, file, dry_run } = args;
     let text = String::from_utf8(read(&file).await?);
@@ -70,7 +70,8 @@ pub async fn apply(args: ApplyArgs, noun: &Noun) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Applies one definition; returns what happened, and the answer. `may_change`: one that exists.
+/// Applies one definition; returns the result as a word, and the answer. Without `may_change`, an existing object is
+/// refused.
 pub async fn apply_one(
     client: &ClientArgs,
     noun: &Noun,
@@ -92,7 +93,7 @@ pub async fn apply_one(
     Ok((result, answer))
 }
 
-/// Whether it exists, and what applying one definition would change.
+/// True if the object exists; and the changes that applying one definition would make.
 pub async fn difference(
     client: &ClientArgs,
     noun: &Noun,
@@ -114,7 +115,7 @@ pub async fn difference(
     Ok((exists, if before == *after { Vec::new() } else { vec![change] }))
 }
 
-/// Prints what applying one definition would change.
+/// Prints the changes that applying one definition would make.
 pub async fn preview(
     client: &ClientArgs,
     noun: &Noun,
@@ -184,10 +185,10 @@ fn parse(file: &Path, text: &str, noun: &Noun) -> anyhow::Result<Vec<Definition>
     values.into_iter().map(|value| definition(value, table)).collect()
 }
 
-/// The fields of a definition that may hold secrets: objects or lists of them.
+/// The fields of a definition that may hold secrets. Each is an object or a list of secrets.
 const SECRETS: [&str; 4] = ["/headers", "/transform/headers", "/sign/secrets", "/verify/secrets"];
 
-/// Calls `change` with each secret that is a reference to a file or a variable, and with its field.
+/// Calls `change` for each secret that is a reference to a file or a variable, with the name of its field.
 pub fn each_secret(
     value: &mut Value,
     change: impl Fn(String, &mut Value) -> anyhow::Result<()>,
@@ -215,7 +216,7 @@ fn resolve_secrets(value: &mut Value) -> anyhow::Result<()> {
     })
 }
 
-/// The definition in a value.
+/// Reads a definition from a value.
 pub fn definition(mut value: Value, table: &str) -> anyhow::Result<Definition> {
     let name = value["name"].as_str().map(str::to_owned);
     let name = name.with_context(|| format!("a {table} has no name: add the field name"))?;
@@ -230,7 +231,7 @@ fn from_json(text: &str) -> anyhow::Result<Value> {
     Ok(serde_json::from_str(text)?)
 }
 
-/// Reads TOML. The error has no part of the text, which may hold secrets.
+/// Reads TOML. The error quotes no part of the text, which may hold secrets.
 fn from_toml(text: &str) -> anyhow::Result<Value> {
     toml::from_str(text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();

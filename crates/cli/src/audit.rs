@@ -1,4 +1,4 @@
-//! `reseq audit`: shows what operators did.
+//! `reseq audit`: shows the actions of operators.
 
 use clap::Args;
 use serde_json::Value;

@@ -19,11 +19,11 @@ use super::{
 };
 use client::{Answer, Call, Refused, Service, Unreachable, paths::path_of, problem_of};
 
-/// How long the service waits for the end before it answers.
+/// How long the service may wait for the end before it answers.
 const WAIT: &str = "wait=2";
 /// How often to read the progress.
 const POLL_EVERY: Duration = Duration::from_secs(1);
-/// How long to read again after a temporary failure.
+/// How long to continue after a temporary failure.
 pub const LOST_MAX: Duration = Duration::from_secs(30);
 
 /// The options of a bulk command.
@@ -37,13 +37,13 @@ pub struct BulkArgs {
 /// The option of bulk commands that make work for processors and receivers.
 #[derive(Debug, Clone, Args)]
 pub struct RateArgs {
-    /// At most so many messages a second; as fast as possible if left out
+    /// The most messages per second; as fast as possible if left out
     #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
 }
 
 impl RateArgs {
-    /// Adds it to the request.
+    /// Adds the rate to the request.
     pub fn add_to(&self, request: &mut Value) {
         if let Some(rate) = self.rate {
             request["rate_per_second"] = rate.into();
@@ -51,7 +51,7 @@ impl RateArgs {
     }
 }
 
-/// An operation that did not succeed.
+/// The error for an operation that did not succeed.
 #[derive(Debug, thiserror::Error)]
 #[error("the operation {id} {state} after {affected} of {matched}{reason}")]
 pub struct Ended {
@@ -63,7 +63,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// This operation, unless it succeeded.
+    /// The error for this operation, unless it succeeded.
     fn of(operation: &Value) -> Option<Ended> {
         let reason = match (text_of(operation, "state").as_str(), &operation["problem"]["detail"]) {
             ("succeeded", _) => return None,
@@ -84,7 +84,7 @@ impl Ended {
     }
 }
 
-/// Starts the operation, waits for its end and prints it. `words` is its text if it succeeded.
+/// Starts the operation, waits for its end, and prints it. `words` makes the text for an operation that succeeded.
 pub async fn run(
     client: &ClientArgs,
     args: &BulkArgs,
@@ -99,8 +99,7 @@ pub async fn run(
     }
 }
 
-/// Starts the operation and waits for its end. `None`: it goes on, as the user wants, and is
-/// printed.
+/// Starts the operation and waits for its end. `None`: the user does not wait. The operation continues, and is printed.
 pub async fn until_end(
     client: &ClientArgs,
     args: &BulkArgs,
@@ -135,7 +134,7 @@ pub async fn until_end(
     Ok(Some(ended))
 }
 
-/// A destination whose operation is awaited.
+/// A destination with a running operation.
 struct Bulk<'a> {
     service: &'a Service,
     destination: &'a str,
@@ -165,7 +164,7 @@ impl Bulk<'_> {
             tokio::time::sleep(self.poll_every).await;
             match self.service.call(Call::get(&path)).await {
                 Ok(read) => (operation, lost) = (read, None),
-                // The operation may run in another process than the one that does not answer.
+                // The operation may run in a process other than the one that does not answer.
                 Err(error) if is_temporary(&error) => {
                     let since = *lost.get_or_insert_with(Instant::now);
                     if since.elapsed() > LOST_MAX {
@@ -182,12 +181,12 @@ impl Bulk<'_> {
     }
 }
 
-/// True if the same request may succeed a little later.
+/// True if the same request may succeed later.
 pub fn is_temporary(error: &anyhow::Error) -> bool {
     error.is::<Unreachable>() || problem_of(error).is_some_and(|problem| problem.is_temporary())
 }
 
-/// A line on standard error, if it is a terminal.
+/// A progress line on standard error, only on a terminal.
 pub fn progress_bar() -> ProgressBar {
     let bar = match std::io::stderr().is_terminal() {
         true => ProgressBar::new_spinner(),
@@ -208,13 +207,13 @@ fn progress(operation: &Value) -> String {
     }
 }
 
-/// The text of an operation that nobody waits for.
+/// The text for an operation that continues without this command.
 fn goes_on(destination: &str, operation: &Value) -> String {
     let (id, state) = (text_of(operation, "id"), text_of(operation, "state"));
     format!("operation {id} is {state}; reseq operations show {destination} {id}")
 }
 
-/// What Ctrl-C leaves behind.
+/// The text after Ctrl-C: how to cancel or find the operation.
 fn interrupted(destination: &str, id: Option<&str>) -> String {
     let destination = quoted(destination);
     match id {
@@ -227,7 +226,7 @@ fn interrupted(destination: &str, id: Option<&str>) -> String {
     }
 }
 
-/// Adds to a refusal how far the operation came, if it had begun.
+/// Adds to a refusal how far the operation had come, if it had begun.
 fn stopped(error: anyhow::Error) -> anyhow::Error {
     let begun = error.downcast_ref::<Refused>().and_then(|refused| {
         let object: Value = serde_json::from_str(&refused.object).ok()?;

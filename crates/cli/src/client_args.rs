@@ -21,10 +21,10 @@ use tls::Pem;
 
 /// The heading of these options in the help.
 const HEADING: &str = "Options of all clients";
-/// The service where neither a URL nor a context is given.
+/// The default URL, if neither a URL nor a context is given.
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
-/// The service at this URL. The error names the option.
+/// A client of the service at this URL. The error names the option.
 pub fn service_at(url: &str, headers: &[Header], pem: &Pem) -> anyhow::Result<Service> {
     Service::at(url, headers, pem).map_err(|error| match error {
         Unusable::Url => WrongUsage(format!("--url is {error}")).into(),
@@ -34,7 +34,7 @@ pub fn service_at(url: &str, headers: &[Header], pem: &Pem) -> anyhow::Result<Se
     })
 }
 
-/// Where the service is, and how to print what it answers.
+/// Options with the place of the service, and the format of the output.
 #[derive(Debug, Clone, Args)]
 pub struct ClientArgs {
     /// URL of the service. Default: the variable RESEQ_URL, or else the URL of the context, or else
@@ -95,7 +95,7 @@ pub struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// The service.
+    /// The service that the options name.
     pub fn service(&self) -> anyhow::Result<Service> {
         let target = self.target()?;
         let mut headers = self.headers.clone();
@@ -118,8 +118,8 @@ impl ClientArgs {
         service_at(&target.url, &headers, &pem)
     }
 
-    /// Where the service is. A token belongs to the service that it was given for: with a context, only the
-    /// context's token or `--token-file` counts.
+    /// The URL, token and certificates to use. A token belongs to one service: with a context, only the context's token
+    /// or `--token-file` applies.
     fn target(&self) -> anyhow::Result<Context> {
         let given = self.token_in_file()?;
         let own = |of_context: Option<&PathBuf>, path: &Option<PathBuf>| {
@@ -146,7 +146,7 @@ impl ClientArgs {
         })
     }
 
-    /// The context, unless a URL comes before it.
+    /// The context, unless a URL has priority.
     fn chosen(&self) -> anyhow::Result<Option<Context>> {
         let is_set = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         let name = match (&self.url, &self.context) {
@@ -162,7 +162,7 @@ impl ClientArgs {
         }
     }
 
-    /// The token in the file of the option.
+    /// The token in the file that the option names.
     fn token_in_file(&self) -> anyhow::Result<Option<String>> {
         let Some(path) = &self.token_file else { return Ok(None) };
         let text = std::fs::read_to_string(path)
@@ -170,29 +170,29 @@ impl ClientArgs {
         Ok(Some(text.trim().to_owned()).filter(|token| !token.is_empty()))
     }
 
-    /// Makes a call. With `-o json`, prints a problem too.
+    /// Makes a call. With `-o json` or `yaml`, also prints the problem object of a refusal.
     pub async fn call(&self, call: Call<'_>) -> anyhow::Result<Answer> {
         let answer = self.service()?.call(call).await;
         self.print_problem(&answer)?;
         answer
     }
 
-    /// GETs.
+    /// Makes a GET.
     pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
         self.call(Call::get(path)).await
     }
 
-    /// DELETEs.
+    /// Makes a DELETE.
     pub async fn delete(&self, path: &str) -> anyhow::Result<Answer> {
         self.call(Call::delete(path)).await
     }
 
-    /// POSTs JSON.
+    /// Makes a POST of JSON.
     pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
         self.call(Call::post(path, body)).await
     }
 
-    /// An answer as it is printed: the original JSON, in another format, or as text.
+    /// The answer in the format of the output: the original JSON, another format, or text.
     pub fn shown(
         &self,
         answer: &Answer,
@@ -224,7 +224,7 @@ impl ClientArgs {
         write_out(&self.list_shown(from, paging, columns, row).await?)
     }
 
-    /// The same, as it is printed.
+    /// Reads the list like `list`, and returns the text to print.
     pub async fn list_shown(
         &self,
         (path, fields): (&str, &[Field]),
@@ -238,12 +238,12 @@ impl ClientArgs {
         self.shown(&read?, |answer| list(answer, columns, row))
     }
 
-    /// With `-o json` or `yaml`, prints the problem object of a refusal.
+    /// If the service refused the request and the format is JSON or YAML, prints the problem object.
     pub fn print_problem<T>(&self, result: &anyhow::Result<T>) -> anyhow::Result<()> {
         let refused = result.as_ref().err().and_then(|error| error.downcast_ref::<Refused>());
         match (self.output, refused) {
             (Output::Json, Some(refused)) => write_out(&refused.object),
-            // What is no object of Reseq stays as it is.
+            // An answer that cannot be converted to YAML is printed unchanged.
             (Output::Yaml, Some(refused)) => {
                 let rendered = self.output.render(&refused.object);
                 write_out(rendered.as_deref().unwrap_or(&refused.object))

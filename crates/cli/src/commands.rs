@@ -25,22 +25,22 @@ pub enum ClientCommand {
     Lanes(lanes::LanesArgs),
     /// Check the deployment, and say what to do about each finding
     Doctor(doctor::DoctorArgs),
-    /// List the live pods, and which partitions each owns
+    /// List the live pods, and the partitions that each pod owns
     Pods(pods::PodsArgs),
     /// List, show, create, change, pause, purge or delete destinations
     #[command(visible_alias = "dest")]
     Destinations(destinations::DestinationsArgs),
     /// Create, list, show or revoke tokens
     Tokens(tokens::TokensArgs),
-    /// Show what operators did
+    /// Show the actions of operators
     Audit(audit::AuditArgs),
     /// List, show, create, change or delete topics
     Topics(topics::TopicsArgs),
-    /// List the sources of a destination, or forget the mark of one
+    /// List the sources of a destination, or forget the mark of one source
     Sources(sources::SourcesArgs),
     /// Print all destinations, topics and tokens as one file, without secrets
     Export(transfer::ExportArgs),
-    /// Define what such a file holds, or only check it
+    /// Create or change the objects in an exported file, or only check the file
     Import(transfer::ImportArgs),
     /// List, show, find, retry or cancel messages
     #[command(visible_alias = "msg")]
@@ -65,7 +65,8 @@ pub enum ClientCommand {
 }
 
 impl ClientCommand {
-    /// Runs it. The future is boxed, so that this crate compiles the commands, and not the program again.
+    /// Runs the command. The future is boxed, so that the commands are compiled with this crate, and not again with
+    /// each program.
     pub fn run(self) -> LocalBoxFuture<'static, anyhow::Result<Exit>> {
         Box::pin(async {
             match self {

@@ -1,5 +1,5 @@
-//! `reseq completions`: prints the completions for a shell; and completions that the program itself makes, which know
-//! the destinations of the service.
+//! `reseq completions`: prints the completion script for a shell. Also answers the shell's requests for completions,
+//! which include the destinations of the service.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use client::pages;
 
 /// How long a shell waits for the names of destinations.
 const WAIT: Duration = Duration::from_secs(2);
-/// The most names that are offered.
+/// The most names to offer.
 const NAMES_MAX: usize = 1_000;
-/// The arguments that are names of destinations.
+/// The arguments that take names of destinations.
 const DESTINATIONS: [&str; 3] = ["destination", "destinations", "to_destination"];
 
 /// The arguments of `reseq completions`.
@@ -22,7 +22,7 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints them. `command` is the whole program.
+/// Prints the completion script. `command` is the whole program.
 pub fn run(args: &CompletionsArgs, mut command: Command) -> anyhow::Result<()> {
     let mut script = Vec::new();
     let name = command.get_name().to_owned();
@@ -30,7 +30,7 @@ pub fn run(args: &CompletionsArgs, mut command: Command) -> anyhow::Result<()> {
     write_out(&String::from_utf8(script)?)
 }
 
-/// If a shell wants completions (the variable COMPLETE is set), prints them and ends the process.
+/// If a shell asks for completions (the variable COMPLETE is set), prints them and ends the process.
 pub fn complete(program: fn() -> Command) {
     CompleteEnv::with_factory(move || knowing_destinations(program())).complete();
 }
@@ -43,14 +43,15 @@ fn knowing_destinations(command: Command) -> Command {
     command.mut_subcommands(knowing_destinations)
 }
 
-/// Only the options of the service.
+/// A parser for the options of the service alone.
 #[derive(Parser)]
 struct Options {
     #[command(flatten)]
     client: ClientArgs,
 }
 
-/// The destinations of the service that the variables or the current context name; none if it does not answer.
+/// The destinations of the service that the variables or the current context name; empty if the service does not
+/// answer.
 fn destinations() -> Vec<CompletionCandidate> {
     let asked = async {
         let service = Options::try_parse_from(["reseq"])?.client.service()?;

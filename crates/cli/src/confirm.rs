@@ -1,11 +1,11 @@
-//! Asks before a command destroys something.
+//! Asks for confirmation before a command destroys something.
 
 use std::io::{IsTerminal, Write};
 
 use anyhow::{bail, ensure};
 use clap::Args;
 
-/// The option that answers the question.
+/// The option that skips the question.
 #[derive(Debug, Clone, Args)]
 pub struct Confirmation {
     /// Do not ask for confirmation
@@ -14,8 +14,8 @@ pub struct Confirmation {
 }
 
 impl Confirmation {
-    /// Asks, unless `--yes` was given; an error unless the answer is yes. The question says how much
-    /// is affected. Without a terminal nobody can answer.
+    /// Asks for confirmation, unless `--yes` was given. An error if the answer is not yes, or if there is no terminal.
+    /// The question says how much is affected.
     pub async fn ask(
         &self,
         question: impl Future<Output = anyhow::Result<String>>,

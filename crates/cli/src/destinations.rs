@@ -1,4 +1,5 @@
-//! `reseq destinations list|show|apply|diff|set|pause|resume|purge|delete`, and those of `versions`.
+//! `reseq destinations list|show|apply|diff|set|pause|resume|purge|delete`, and the commands of `versions` and
+//! `removed`.
 
 use std::path::PathBuf;
 
@@ -25,7 +26,7 @@ use domain::merge_patch::merge;
 
 const COLUMNS: [&str; 5] = ["destination", "ordering", "transform", "delivery", "version"];
 
-/// What a file with destinations defines.
+/// Files with destinations.
 pub const NOUN: Noun = Noun {
     table: "destination",
     path_of: |name| path_of(name, ""),
@@ -60,13 +61,13 @@ enum Command {
     Purge(PurgeArgs),
     /// Show the last versions of a definition: who wrote each, when, and what changed
     Versions(VersionsArgs),
-    /// Define a destination as it was before
+    /// Restore an earlier version of a definition
     Rollback(RollbackArgs),
-    /// Delete a destination; its definition is kept for 7 days
+    /// Delete a destination; the service keeps its definition for 7 days
     Delete(DeleteArgs),
-    /// List the definitions of deleted destinations that are kept
+    /// List the definitions of deleted destinations, which the service keeps for 7 days
     Removed(RemovedArgs),
-    /// Define a deleted destination again, without messages
+    /// Create a deleted destination again, without its messages
     Restore(ShowArgs),
 }
 
@@ -106,7 +107,7 @@ struct SetArgs {
     client: ClientArgs,
     /// Name of the destination
     destination: String,
-    /// Field and value, such as delivery.lanes_max=8; the value is JSON or a text; null is the default
+    /// Field and value, such as delivery.lanes_max=8. The value is JSON or a text; null restores the default
     #[arg(required = true, value_name = "FIELD=VALUE")]
     fields: Vec<String>,
     /// Change nothing: print what would change
@@ -184,7 +185,7 @@ async fn set(args: SetArgs) -> anyhow::Result<()> {
     })
 }
 
-/// A merge patch of `FIELD=VALUE` pairs; dots in the name of a field lead into objects.
+/// A merge patch of `FIELD=VALUE` pairs. Dots in the name of a field separate the levels of objects.
 fn patch_of(fields: &[String]) -> Result<Value, WrongUsage> {
     let mut patch = Value::Null;
     for field in fields {
@@ -224,7 +225,7 @@ async fn question(client: &ClientArgs, destination: &str) -> anyhow::Result<Stri
             counted(count_of(stats, "pending"), "pending message"),
             counted(count_of(stats, "dead_letters"), "dead letter"),
         ),
-        // What is damaged can be deleted all the same.
+        // A destination with damaged data can still be deleted.
         Err(error) if problem_of(error).is_some_and(|problem| problem.status == 500) => {
             "is damaged: its messages cannot be counted".to_owned()
         }

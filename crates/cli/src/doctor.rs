@@ -1,4 +1,4 @@
-//! `reseq doctor`: what may go wrong in the deployment, and what to do about it.
+//! `reseq doctor`: reports risks in the deployment, and what to do about each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ pub struct DoctorArgs {
     watch: WatchArgs,
 }
 
-/// Checks, and prints what was found. The worst finding of the last report decides the exit code.
+/// Runs the checks and prints the findings. The worst finding of the last report decides the exit code.
 pub async fn run(args: DoctorArgs) -> anyhow::Result<Exit> {
     let DoctorArgs { client, watch } = args;
     let mut exit = Exit::Ok;
@@ -33,7 +33,7 @@ pub async fn run(args: DoctorArgs) -> anyhow::Result<Exit> {
         let report = client.get("/v1/doctor").await?;
         exit = match (number_of(&report, "error"), number_of(&report, "warning")) {
             (0, 0) if not_checked(&report).next().is_none() => Exit::Ok,
-            // Whoever relies on a check must hear that it was not made.
+            // A check that was not made must be visible in the exit code.
             (0, _) => Exit::Warnings,
             _ => Exit::Unhealthy,
         };

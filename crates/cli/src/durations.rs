@@ -9,7 +9,7 @@ pub fn duration(text: &str) -> Result<Duration, InvalidDuration> {
     parse_ms(text).map(Duration::from_millis)
 }
 
-/// Reads a duration of at least `min` and at most `max`, which are written the same way.
+/// A parser for durations from `min` to `max`, which are durations as text.
 pub fn duration_within(
     min: &'static str,
     max: &'static str,

@@ -11,7 +11,7 @@ use client::{Refused, Unreachable};
 pub enum Exit {
     /// Success.
     Ok = 0,
-    /// An error that has no code of its own.
+    /// An error without its own code.
     Error = 1,
     /// Wrong arguments. The parser of the arguments uses it too.
     Usage = 2,
@@ -21,7 +21,7 @@ pub enum Exit {
     Unreachable = 4,
     /// `status --check`: lanes are halted, or data is damaged. `doctor`: it found errors.
     Unhealthy = 5,
-    /// `repair`: it found something, repaired or not.
+    /// `repair`: it found inconsistent data, repaired or not.
     Found = 6,
     /// `doctor`: it found warnings, but no errors.
     Warnings = 7,

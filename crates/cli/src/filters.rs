@@ -4,7 +4,7 @@ use clap::Args;
 use client::paths::{Field, text};
 use serde_json::Value;
 
-/// A range of sequences and times. Both ends belong to it.
+/// A range of sequences and times, including both ends.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Range {
     /// Only this sequence and later
@@ -22,7 +22,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Its fields of a request.
+    /// The fields of this range in a request.
     pub fn fields(&self) -> Vec<Field> {
         vec![
             ("from_sequence", self.from_sequence.map(Value::from)),
@@ -33,7 +33,7 @@ impl Range {
     }
 }
 
-/// A part of a list.
+/// Options that choose the part of a list to print.
 #[derive(Debug, Clone, Args)]
 pub struct Paging {
     /// How many items to print, 1 to 1000
@@ -48,7 +48,7 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// How many items to print.
+    /// The number of items to print.
     pub fn max(&self) -> usize {
         if self.all { usize::MAX } else { self.limit as usize }
     }

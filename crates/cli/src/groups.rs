@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::Command;
 
-/// The commands, by what one wants to do.
+/// The commands in groups, each group for one purpose.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("See what happens", &["status", "top", "why", "doctor", "pods", "log", "tail", "verify"]),
     ("Send messages", &["send", "replay"]),

@@ -1,4 +1,4 @@
-//! `reseq health`: whether a process is ready.
+//! `reseq health`: checks whether a process is ready.
 
 use anyhow::Context;
 use clap::Args;
@@ -12,7 +12,7 @@ pub struct HealthArgs {
     client: ClientArgs,
 }
 
-/// Prints what `/readyz` answers. An error if the process is not ready, or cannot be reached.
+/// Prints the answer of `/readyz`. An error if the process is not ready, or cannot be reached.
 pub async fn run(args: HealthArgs) -> anyhow::Result<()> {
     let answer = args.client.service()?.find_text("/readyz").await?;
     write_out(answer.context("the service has no /readyz: is --url right?")?.trim_end())

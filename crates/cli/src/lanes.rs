@@ -36,7 +36,7 @@ pub struct LanesArgs {
     command: Command,
 }
 
-/// What to do with lanes.
+/// The actions on lanes.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
     /// List the lanes with the most pending messages
@@ -66,7 +66,7 @@ pub struct ListArgs {
     client: ClientArgs,
     /// Name of the destination
     destination: String,
-    /// How many lanes, 1 to 100
+    /// The most lanes to list, 1 to 100
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     limit: u32,
     /// Stop the scan after this time, and show what it found
@@ -76,11 +76,11 @@ pub struct ListArgs {
     watch: WatchArgs,
 }
 
-/// The largest lanes of all parts that were visited.
+/// The largest lanes of all parts that the scan has visited.
 #[derive(Default)]
 struct Found {
     ordering: String,
-    /// By key: a scan may visit a key twice.
+    /// Lanes by key, because a scan may visit a key twice.
     lanes: HashMap<Option<String>, Value>,
     progress: Option<f64>,
     is_complete: bool,
@@ -96,7 +96,7 @@ async fn shown(args: &ListArgs) -> anyhow::Result<String> {
     let mut found = Found::default();
     let scanned = tokio::select! {
         scanned = found.scan(&service, args) => scanned,
-        // Show what is known so far.
+        // On Ctrl-C, show the lanes found so far.
         signal = tokio::signal::ctrl_c(), if !args.watch.watch => Ok(signal?),
     };
     args.client.print_problem(&scanned)?;
@@ -109,7 +109,7 @@ async fn shown(args: &ListArgs) -> anyhow::Result<String> {
 }
 
 impl Found {
-    /// Visits all parts, as long as there is time.
+    /// Visits all parts, until the time is over.
     async fn scan(&mut self, service: &Service, args: &ListArgs) -> anyhow::Result<()> {
         let (begun, bar) = (Instant::now(), progress_bar());
         let mut cursor = None;
@@ -147,7 +147,7 @@ impl Found {
         self.lanes.retain(|_, lane| largest.contains(lane));
     }
 
-    /// The largest first.
+    /// The `max` largest lanes, the largest first.
     fn largest(&self, max: usize) -> Vec<Value> {
         let mut lanes: Vec<Value> = self.lanes.values().cloned().collect();
         let size = |lane: &Value| std::cmp::Reverse(count_of(lane, "pending"));

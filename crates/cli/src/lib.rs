@@ -1,4 +1,4 @@
-//! The commands, one file or folder each, and what they share.
+//! The commands, one file or folder each, and their shared code.
 
 mod audit;
 pub mod completions;

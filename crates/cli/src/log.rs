@@ -17,11 +17,11 @@ use client::{
 
 /// How often `--follow` reads the log.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
-/// The most pages that it reads at a time. If more messages left, it leaves some out.
+/// The most pages that `--follow` reads at a time. If more messages left, it skips some.
 const FOLLOW_PAGES_MAX: usize = 100;
 
 const COLUMNS: [&str; 7] = ["sequence", "key", "outcome", "settled", "attempts", "took", "id"];
-/// The states in which messages leave.
+/// The final states of messages.
 const STATES: [&str; 4] = ["delivered", "dropped", "dead_lettered", "cancelled"];
 
 /// The arguments of `reseq log`.
@@ -34,14 +34,14 @@ pub struct LogArgs {
     /// Only this ordering key; "" means no key
     #[arg(long)]
     key: Option<String>,
-    /// Only those that left in this state
+    /// Only messages that left in this state
     #[arg(long, value_parser = PossibleValuesParser::new(STATES))]
     state: Option<String>,
     #[command(flatten)]
     range: Range,
     #[command(flatten)]
     paging: Paging,
-    /// Print the last messages, the oldest first, and then each that leaves, until Ctrl-C
+    /// Print the last messages, the oldest first, and then each message that leaves, until Ctrl-C
     #[arg(
         short,
         long,
@@ -50,7 +50,7 @@ pub struct LogArgs {
     follow: bool,
 }
 
-/// Lists them, newest first; or follows the log.
+/// Lists the entries, newest first; or follows the log.
 pub async fn run(args: LogArgs) -> anyhow::Result<()> {
     if args.follow {
         return tokio::select! {
@@ -65,14 +65,14 @@ pub async fn run(args: LogArgs) -> anyhow::Result<()> {
     args.client.list((&path, &fields), &args.paging, &COLUMNS, row).await
 }
 
-/// Prints what leaves, from the last page on.
+/// Prints the last page, and then each message that leaves.
 async fn follow(args: &LogArgs) -> anyhow::Result<()> {
     let (service, output) = (args.client.service()?, args.client.output);
     let mut ticks = tokio::time::interval(FOLLOW_EVERY);
     let (mut known, mut columns) = (None, Some(COLUMNS.map(str::to_owned).to_vec()));
     loop {
         ticks.tick().await;
-        // The first page must be there; later, a pod may restart.
+        // The first read must succeed. Later reads may fail, because a pod may restart.
         let new = match newer_than(&service, &args.destination, &known).await {
             Err(error) if known.is_some() => {
                 eprintln!("reseq: {error:#}");
@@ -104,7 +104,7 @@ async fn follow(args: &LogArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The entries of the log after this one, the newest first; the last page if none is known.
+/// The entries of the log after the entry `known`, the newest first. If `known` is `None`: the last page.
 async fn newer_than(
     service: &Service,
     destination: &str,
@@ -129,7 +129,7 @@ async fn newer_than(
 }
 
 impl LogArgs {
-    /// True if the filters take this entry.
+    /// True if the entry passes the filters.
     fn takes(&self, item: &Value) -> bool {
         let key = item["key"].as_str().unwrap_or_default();
         self.key.as_deref().is_none_or(|wanted| wanted == key)

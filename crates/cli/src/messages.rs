@@ -32,13 +32,13 @@ pub struct MessagesArgs {
 enum Command {
     /// List pending messages
     List(ListArgs),
-    /// Show one message, or what happened to it
+    /// Show one message, or its outcome if it has left
     Show(ShowArgs),
     /// Find the messages with an id, in all destinations
     Find(FindArgs),
-    /// Retry a message now that is halted or waits for a backoff, if it is the head of its lane
+    /// Retry a message now that is halted or waits for a backoff. It must be the head of its lane
     Retry(RetryArgs),
-    /// Make delayed messages due now: one, or all
+    /// Make delayed messages due now: one message, or all
     RunNow(RunNowArgs),
     /// Cancel one pending message
     Cancel(CancelArgs),
@@ -58,7 +58,7 @@ struct ListArgs {
     state: Option<String>,
     #[command(flatten)]
     range: Range,
-    /// Only with this text in one of the errors
+    /// Only messages with this text in one of the errors
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
     #[command(flatten)]
@@ -74,7 +74,8 @@ struct ShowArgs {
     /// Sequence of the message
     #[arg(required_unless_present = "id", conflicts_with = "id")]
     sequence: Option<u64>,
-    /// Id of the message, in place of its sequence; it must be among the last ids_max of the destination
+    /// Id of the message, in place of its sequence. The message must be among the last ids_max messages of the
+    /// destination
     #[arg(long)]
     id: Option<String>,
 }
@@ -114,10 +115,10 @@ struct RunNowArgs {
     /// With --all: only this ordering key; "" means no key
     #[arg(long, requires = "all")]
     key: Option<String>,
-    /// With --all: only count
+    /// With --all: only count the messages
     #[arg(long, requires = "all")]
     dry_run: bool,
-    /// With --all: do not wait for the end; print the operation
+    /// With --all: do not wait for the end of the operation; print the operation
     #[arg(long, requires = "all")]
     detach: bool,
 }
@@ -164,7 +165,7 @@ async fn list(args: ListArgs) -> anyhow::Result<()> {
 async fn show(args: ShowArgs) -> anyhow::Result<()> {
     let which = match &args.id {
         Some(id) => format!("by-id/{}", percent_encoded(id)),
-        // The parser of the arguments requires one of the two.
+        // The parser of the arguments requires the sequence or the id.
         None => args.sequence.unwrap_or_default().to_string(),
     };
     let path = path_of(&args.destination, &format!("messages/{which}"));
@@ -194,7 +195,7 @@ async fn find(args: FindArgs) -> anyhow::Result<()> {
 async fn retry(args: RetryArgs) -> anyhow::Result<()> {
     let RetryArgs { client, destination, sequence, corrected } = args;
     let definition = client.get(&path_of(&destination, "")).await?;
-    // With ordering by key, the key names the lane: `""` stands for the messages without one.
+    // With ordering by key, the key names the lane: `""` stands for the messages without a key.
     let key = match definition["ordering"] == "key" {
         true => Some(client.get(&path_of(&destination, &format!("messages/{sequence}"))).await?),
         false => None,
@@ -232,7 +233,7 @@ async fn cancel(args: CancelArgs) -> anyhow::Result<()> {
             (format!("the message with the idempotency key {key:?}"), format!("messages{query}"))
         }
         (sequence, _) => {
-            // The parser of the arguments requires one of the two.
+            // The parser of the arguments requires the sequence or the key.
             let sequence = sequence.unwrap_or_default();
             (format!("message {sequence}"), format!("messages/{sequence}"))
         }

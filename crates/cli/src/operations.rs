@@ -25,7 +25,7 @@ enum Command {
     List(ListArgs),
     /// Show one operation
     Show(OneArgs),
-    /// Cancel a running operation; what it has done stays done
+    /// Cancel a running operation. Changes that it has made stay
     Cancel(OneArgs),
 }
 

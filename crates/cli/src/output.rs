@@ -1,4 +1,4 @@
-//! What the commands print: tables and lines, JSON, YAML, or names.
+//! Formats the output of the commands: tables and lines, JSON, YAML, or names.
 
 use std::{
     collections::BTreeMap,
@@ -26,15 +26,15 @@ pub enum Output {
     Name,
 }
 
-/// The fields that name an item for other commands: the first that it has counts.
+/// The fields that can name an item for other commands. The first field that the item has is its name.
 const NAMES: [&str; 7] = ["sequence", "id", "pod", "name", "destination", "key", "version"];
 
 impl Output {
-    /// JSON in this format; for tables, the JSON itself.
+    /// Converts JSON to this format. For tables, returns the JSON itself.
     pub fn render(self, json: &str) -> anyhow::Result<String> {
         match self {
             Output::Table | Output::Json => Ok(json.to_owned()),
-            // Each answer is a document of its own, for those who print several.
+            // Each answer is its own YAML document, because a command may print several.
             Output::Yaml => {
                 let value: Value = serde_json::from_str(json)?;
                 Ok(format!("---\n{}", serde_saphyr::to_string(&value)?))
@@ -57,7 +57,8 @@ impl Output {
 #[error("standard output is closed")]
 pub struct OutputClosed;
 
-/// Writes a text to standard output, with one line break at its end; without colours where nobody sees them.
+/// Writes a text to standard output, with one line break at its end. Removes colours if standard output does not show
+/// them.
 pub fn write_out(text: &str) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
@@ -81,7 +82,7 @@ pub fn count_of(value: &Value, field: &str) -> u64 {
     value[field].as_u64().unwrap_or_default()
 }
 
-/// A count with its noun: `1 message`, `2 messages`.
+/// A count with a noun: `1 message`, `2 messages`.
 pub fn counted(count: u64, noun: &str) -> String {
     match count {
         1 => format!("1 {noun}"),
@@ -102,7 +103,7 @@ pub fn error_of(value: &Value) -> String {
     let detail = error["detail"].as_str().unwrap_or_default();
     let detail = plain(detail.lines().next().unwrap_or_default());
     let kind = format!("{}{status}", text_of(error, "kind"));
-    // Do not repeat what the detail itself begins with.
+    // Do not repeat the kind if the detail begins with it.
     if detail.starts_with(&kind) { detail } else { format!("{kind}: {detail}") }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::client_args::ClientArgs;
 use client::paths::{object, path_of};
 
-/// What can be paused.
+/// The parts of a destination that can be paused.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum What {
     /// Sending messages to the receiver
@@ -34,7 +34,7 @@ pub struct PauseArgs {
     client: ClientArgs,
     /// Name of the destination
     destination: String,
-    /// Which part; everything if left out
+    /// The part to pause or resume; all parts if left out
     what: Option<What>,
 }
 

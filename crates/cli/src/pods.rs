@@ -1,4 +1,4 @@
-//! `reseq pods`: the live processes, and which partitions each owns.
+//! `reseq pods`: the live processes, and the partitions that each process owns.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub struct PodsArgs {
     watch: WatchArgs,
 }
 
-/// Lists them.
+/// Lists the pods.
 pub async fn run(args: PodsArgs) -> anyhow::Result<()> {
     let shown = async || match &args.destination {
         Some(destination) => owner(&args.client, destination).await,
@@ -68,7 +68,7 @@ pub fn row(pod: &Value) -> Vec<String> {
     ]
 }
 
-/// Ascending numbers in short: `0-3,7`; `-` if there are none.
+/// Ascending numbers as ranges: `0-3,7`; `-` if there are none.
 fn ranges(numbers: &[u64]) -> String {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for &number in numbers {

@@ -24,7 +24,7 @@ pub struct PurgeArgs {
     /// Only this ordering key; "" means no key
     #[arg(long)]
     key: Option<String>,
-    /// Only count
+    /// Only count the messages
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub struct PurgeArgs {
     confirmation: Confirmation,
 }
 
-/// Counts them, asks for confirmation, and cancels them.
+/// Counts the messages, asks for confirmation, and cancels them.
 pub async fn run(args: PurgeArgs) -> anyhow::Result<()> {
     let PurgeArgs { client, destination, key, dry_run, bulk, confirmation } = args;
     let request = |dry_run| object(&[("key", text(key.as_deref())), ("dry_run", flag(dry_run))]);

@@ -28,14 +28,14 @@ pub struct RepairArgs {
     confirmation: Confirmation,
 }
 
-/// Searches, asks for confirmation, and repairs.
+/// Searches for contradictions, asks for confirmation, and repairs them.
 pub async fn run(args: RepairArgs) -> anyhow::Result<Exit> {
     let RepairArgs { client, destination, dry_run, bulk, confirmation } = args;
     let request = |dry_run| object(&[("dry_run", flag(dry_run))]);
     if !dry_run && !confirmation.yes {
         let waits = BulkArgs { detach: false };
         let found = until_end(&client, &waits, &destination, "repair", &request(true)).await?;
-        // The dry run ends before anything is asked.
+        // If the dry run finds nothing, ask nothing.
         let Some(found) = found else { return Ok(Exit::Ok) };
         if count_of(&found, "matched") == 0 {
             client.print(&found, |found| words(found))?;

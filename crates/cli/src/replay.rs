@@ -23,13 +23,13 @@ pub struct ReplayArgs {
     destination: String,
     #[command(flatten)]
     range: Range,
-    /// Destination that gets the messages; the same one if left out
+    /// Destination that gets the messages; the same destination if left out
     #[arg(long, value_name = "NAME")]
     to_destination: Option<String>,
     /// Key that makes it safe to run the same replay again
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Only count
+    /// Only count the messages
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

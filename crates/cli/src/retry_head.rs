@@ -27,7 +27,7 @@ pub struct RetryHeadArgs {
     /// Ordering key of the lane; required with ordering "key". "" means no key
     #[arg(long)]
     key: Option<String>,
-    /// Sequence of the head; refused if another message is the head. Required with ordering "none"
+    /// Sequence of the expected head; refused if another message is the head. Required with ordering "none"
     #[arg(long)]
     sequence: Option<u64>,
     #[command(flatten)]
@@ -35,10 +35,10 @@ pub struct RetryHeadArgs {
     /// Retry every head of the destination that is halted or waits for a backoff
     #[arg(long, conflicts_with_all = ["key", "sequence", "body"])]
     all: bool,
-    /// With --all: do not wait for the end; print the operation
+    /// With --all: do not wait for the end of the operation; print the operation
     #[arg(long, requires = "all")]
     detach: bool,
-    /// With --all: at most so many heads a second; as fast as possible if left out
+    /// With --all: the most heads per second; as fast as possible if left out
     #[arg(long, value_name = "PER_SECOND", requires = "all", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
 }

@@ -16,14 +16,14 @@ pub struct SkipHeadArgs {
     /// Ordering key of the lane; required with ordering "key". "" means no key
     #[arg(long)]
     key: Option<String>,
-    /// Sequence of the head; refused if another message is the head
+    /// Sequence of the expected head; refused if another message is the head
     #[arg(long)]
     sequence: u64,
     #[command(flatten)]
     confirmation: Confirmation,
 }
 
-/// Asks for confirmation, and skips it.
+/// Asks for confirmation, and skips the head.
 pub async fn run(args: SkipHeadArgs) -> anyhow::Result<()> {
     let SkipHeadArgs { client, destination, key, sequence, confirmation } = args;
     let question = async {

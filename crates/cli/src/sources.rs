@@ -19,9 +19,9 @@ pub struct SourcesArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum Command {
-    /// List the sources of a destination, and the position of the last message of each
+    /// List the sources of a destination, each with the position of its last message
     List(ListArgs),
-    /// Forget the mark of a source that has ended, or that begins again
+    /// Forget the mark of a source that has ended or begins again
     Remove(RemoveArgs),
 }
 

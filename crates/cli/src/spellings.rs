@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use super::lanes;
 
-/// Earlier commands, and what they are called now.
+/// Earlier commands, and their current names.
 const EARLIER: [(&str, [&str; 2]); 5] = [
     ("pause", ["destinations", "pause"]),
     ("resume", ["destinations", "resume"]),
@@ -15,12 +15,12 @@ const EARLIER: [(&str, [&str; 2]); 5] = [
     ("skip-head", ["lanes", "skip"]),
 ];
 
-/// The arguments of the program, in the spelling of today.
+/// Translates the arguments of the program into the current spelling.
 pub fn of_today(mut args: Vec<OsString>) -> Vec<OsString> {
     let word = |at: usize| args.get(at).and_then(|word| word.to_str()).unwrap_or_default();
     let today = match (word(1), word(2)) {
         ("lanes", "" | "help" | "-h" | "--help") => None,
-        // `lanes` without a verb listed them.
+        // Without a verb, `lanes` once listed the lanes.
         ("lanes", verb) if !lanes::Command::has_subcommand(verb) => Some(["lanes", "list"]),
         (earlier, _) => EARLIER.iter().find(|(word, _)| *word == earlier).map(|(_, today)| *today),
     };

@@ -1,19 +1,19 @@
-//! Colours for terminals. [`write_out`](super::output::write_out) removes them where standard output is
-//! no terminal, and where NO_COLOR is set.
+//! Colours for terminals. [`write_out`](super::output::write_out) removes them if standard output is not a terminal, or
+//! if NO_COLOR is set.
 
 use anstyle::{AnsiColor, Style};
 
-/// Needs an operator now.
+/// For states that need an operator now.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
-/// May need an operator soon.
+/// For states that may need an operator soon.
 pub const WARNING: Style = AnsiColor::Yellow.on_default();
-/// In order.
+/// For states that are in order.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// A command that helps.
+/// For commands that help.
 pub const ACTION: Style = AnsiColor::Cyan.on_default();
-/// Less important.
+/// For less important text.
 pub const DIM: Style = Style::new().dimmed();
-/// A name.
+/// For names.
 pub const BOLD: Style = Style::new().bold();
 
 /// The text in this style.
@@ -24,7 +24,7 @@ pub fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// The style of a state of a message, of an outcome, or of what blocks a lane.
+/// The style for the state of a message, for an outcome, or for the cause that blocks a lane.
 pub fn of_state(state: &str) -> Style {
     match state {
         "halted" | "damaged" | "operator" | "refused" => BAD,

@@ -1,4 +1,4 @@
-//! `reseq tail`: deliveries as they happen.
+//! `reseq tail`: prints deliveries as they happen.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use client::{
     paths::{query, text},
 };
 
-/// How long one answer lasts, in ms; then the command asks again.
+/// How long one answer lasts, in ms. Then the command sends the next request.
 const ANSWER_MS: u64 = 600_000;
-/// The service sends at least an empty line in this time.
+/// The longest time without data: the service sends at least an empty line.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// The longest line, in bytes.
 const LINE_BYTES_MAX: usize = 1 << 20;
-/// The pause before the command asks again after a failure, and how long it tries.
+/// After a failure, the command sends the next request after this pause.
 const PAUSE: Duration = Duration::from_millis(500);
 const LOST_MAX: Duration = Duration::from_secs(60);
 
@@ -55,7 +55,7 @@ pub async fn run(args: TailArgs) -> anyhow::Result<()> {
     watched
 }
 
-/// Asks again whenever an answer ends, until enough was printed.
+/// Sends the next request whenever an answer ends, until enough deliveries were printed.
 async fn watch(args: &TailArgs, tail: &mut Tail) -> anyhow::Result<()> {
     let service = args.client.service()?;
     let fields = [
@@ -69,7 +69,7 @@ async fn watch(args: &TailArgs, tail: &mut Tail) -> anyhow::Result<()> {
     while tail.left != Some(0) {
         match read(&service, &path, tail, &mut lost).await {
             Ok(()) => has_begun = true,
-            // The service answered before: another pod may answer now, or this one again.
+            // The service answered before: the same pod or another pod may answer soon.
             Err(error) if (has_begun || lost.is_some()) && error.is::<Unreachable>() => {
                 let since = *lost.get_or_insert_with(Instant::now);
                 if since.elapsed() > LOST_MAX {
@@ -103,7 +103,7 @@ async fn read(
                 *lost = Some(Instant::now());
                 return Err(service.unreachable(error).into());
             }
-            // Something in between has dropped the connection.
+            // A proxy or the network has dropped the connection.
             Err(_) => return Ok(()),
         };
         bytes.extend_from_slice(&chunk);
@@ -118,7 +118,7 @@ async fn read(
     }
 }
 
-/// What is printed.
+/// The state of the output.
 struct Tail {
     /// How many deliveries to print; `None`: all.
     left: Option<u64>,
@@ -148,7 +148,7 @@ impl Tail {
                 };
                 write_out(&style::paint(style::DIM, &format!("… {what} not shown: too many")))
             }
-            // On standard error: standard output has only deliveries.
+            // Print this on standard error: standard output has only deliveries.
             (Some("listening"), _) => {
                 eprintln!("reseq: listening");
                 Ok(())
@@ -158,12 +158,12 @@ impl Tail {
     }
 }
 
-/// A line for people.
+/// A delivery as a line for people.
 fn shown(delivery: &Value) -> String {
     let outcome = text_of(delivery, "outcome");
     let outcome = style::paint(style::of_state(&outcome), &format!("{outcome:<8}"));
     let time = text_of(delivery, "occurred_at");
-    // Only the time of day.
+    // Show only the time of day.
     let time = time.split_once('T').map_or(time.as_str(), |(_, time)| time).trim_end_matches('Z');
     let key = delivery["key"].as_str().map(|key| format!(" of key {:?}", plain(key)));
     let (took, age) = (count_of(delivery, "took_ms"), count_of(delivery, "age_ms"));

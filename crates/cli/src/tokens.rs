@@ -36,12 +36,12 @@ enum Command {
     Revoke(RevokeArgs),
 }
 
-/// What a token allows.
+/// The scopes of a token.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ScopeArg {
     /// Send messages
     Ingest,
-    /// Claim messages as a worker, and report on them
+    /// Claim messages as a worker, and report the results
     Work,
     /// Read everything except tokens and the audit log
     Read,
@@ -55,18 +55,18 @@ enum ScopeArg {
 struct CreateArgs {
     #[command(flatten)]
     client: ClientArgs,
-    /// Name of the token, for people: what it is for
+    /// Name of the token, to tell people its purpose
     name: String,
-    /// What the token allows; repeat the option for more scopes
+    /// Scope of the token; repeat the option for more scopes
     #[arg(long = "scope", required = true, value_enum)]
     scopes: Vec<ScopeArg>,
     /// Limit the token to this destination; repeat the option for more destinations
     #[arg(long = "destination", value_name = "DESTINATION")]
     destinations: Vec<String>,
-    /// The token expires after this time, such as 90d; without the option, never
+    /// The token expires after this time, such as 90d. Without the option, it never expires
     #[arg(long, value_name = "DURATION", value_parser = duration_within("1s", "3650d"))]
     expires_in: Option<Duration>,
-    /// The most messages with this token that each process accepts in one second; 0 means no limit
+    /// The most messages per second with this token that each process accepts; 0 means no limit
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     rate_per_second_max: u32,
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use client::paths::path_of_topic;
 
-/// What a file with topics defines.
+/// Files with topics.
 pub const NOUN: Noun =
     Noun { table: "topic", path_of: path_of_topic, changing: "destinations", has_diff: false };
 

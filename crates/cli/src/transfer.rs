@@ -1,4 +1,4 @@
-//! `reseq export` and `reseq import`: destinations, topics, and what is known of tokens, as one file without secrets.
+//! `reseq export` and `reseq import`: destinations, topics and tokens in one file, without secrets.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -16,10 +16,10 @@ use super::{
 use client::pages;
 use domain::{Destination, Topic, destination::MASK, nearest::for_people};
 
-/// The field that says in which form the file is, and the form that this version knows.
+/// The field with the format of the file, and the format that this version supports.
 const FORM_FIELD: &str = "export_format";
 const FORM: u64 = 1;
-/// Fields of a token that change on their own.
+/// Fields of a token that change without an operator.
 const OF_USE: [&str; 2] = ["last_used_at", "expired"];
 
 /// The arguments of `reseq export`.
@@ -36,7 +36,7 @@ pub struct ImportArgs {
     client: ClientArgs,
     /// File that reseq export has written, TOML or JSON; "-" is standard input
     file: PathBuf,
-    /// Also change destinations and topics that exist with other definitions
+    /// Also change existing destinations and topics whose definitions differ
     #[arg(long)]
     replace: bool,
     /// Only check the file, without a service
@@ -74,14 +74,14 @@ pub async fn export(ExportArgs { client }: ExportArgs) -> anyhow::Result<()> {
     })
 }
 
-/// What a file holds.
+/// The objects in a file.
 struct Export {
     destinations: Vec<Definition>,
     topics: Vec<Definition>,
     tokens: Vec<Value>,
 }
 
-/// Defines what the file holds. Changes nothing unless everything is valid, and nothing is in the way.
+/// Creates the objects in the file. Changes nothing unless everything is valid and nothing conflicts.
 pub async fn import(args: ImportArgs) -> anyhow::Result<()> {
     let ImportArgs { client, file, replace, check } = args;
     let text = String::from_utf8(files::read(&file).await?);
@@ -112,7 +112,7 @@ pub async fn import(args: ImportArgs) -> anyhow::Result<()> {
          differ: reseq destinations diff, reseq topics apply --dry-run",
         in_the_way.join(", ")
     );
-    // Before anything is written: a token that may not read tokens is refused here.
+    // Do this before anything is written: without the right to read tokens, the import ends here.
     let missing = missing(&client, &tokens).await?;
     for (noun, one, is_same) in wanted {
         let result = if is_same {
@@ -132,7 +132,7 @@ pub async fn import(args: ImportArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The tokens that the service does not have.
+/// The tokens of the file that the service does not have.
 async fn missing<'a>(client: &ClientArgs, tokens: &'a [Value]) -> anyhow::Result<Vec<&'a Value>> {
     if tokens.is_empty() {
         return Ok(Vec::new());
@@ -204,7 +204,7 @@ fn read(whole: Value, check: bool) -> anyhow::Result<Export> {
     Ok(Export { destinations, topics, tokens })
 }
 
-/// A list of the file.
+/// Takes the list with this name from the file.
 fn take(fields: &mut Map<String, Value>, name: &str) -> anyhow::Result<Vec<Value>> {
     match fields.remove(name) {
         None => Ok(Vec::new()),
@@ -213,7 +213,7 @@ fn take(fields: &mut Map<String, Value>, name: &str) -> anyhow::Result<Vec<Value
     }
 }
 
-/// What is wrong with a definition; empty if it is valid.
+/// The problem of a definition; empty if it is valid.
 fn problem_of(table: &str, value: &Value) -> String {
     let unread = |error: serde_json::Error| for_people(&error.to_string());
     let valid = match table {
@@ -222,7 +222,7 @@ fn problem_of(table: &str, value: &Value) -> String {
             .and_then(|topic| topic.validate().map_err(|error| error.to_string())),
         _ => serde_json::from_value::<Destination>(value.clone()).map_err(unread).and_then(
             |mut one| {
-                // A mask is no valid secret, but stands for one.
+                // A mask is not a valid secret. It stands for one.
                 one.sign = one.sign.filter(|sign| sign.secrets.iter().all(|secret| secret != MASK));
                 one.verify =
                     one.verify.filter(|verify| verify.secrets.iter().all(|secret| secret != MASK));
@@ -235,7 +235,7 @@ fn problem_of(table: &str, value: &Value) -> String {
     valid.err().unwrap_or_default()
 }
 
-/// The command that makes such a token.
+/// The command that creates an equal token.
 fn command_of(token: &Value) -> String {
     let words = |field: &str| token[field].as_array().cloned().unwrap_or_default();
     let option = |name: &str, word: &Value| {

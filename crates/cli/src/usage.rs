@@ -1,6 +1,6 @@
-//! Wrong arguments that only the command itself can notice.
+//! Errors in arguments that only the command itself can detect.
 
-/// Arguments that the parser accepts, but that do not go together, or make no sense.
+/// The parser accepts the arguments, but they contradict each other or make no sense.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUsage(pub String);

@@ -21,7 +21,7 @@ pub struct VersionsArgs {
     client: ClientArgs,
     /// Name of the destination
     destination: String,
-    /// Print the definition of this version, as apply takes it
+    /// Print the definition of this version, as a file for apply
     #[arg(long, value_name = "VERSION")]
     show: Option<u64>,
 }
@@ -33,7 +33,7 @@ pub struct RollbackArgs {
     client: ClientArgs,
     /// Name of the destination
     destination: String,
-    /// The version to take (see reseq destinations versions). Default: the one before the current
+    /// The version to restore (see reseq destinations versions). Default: the version before the current one
     #[arg(long, value_name = "VERSION")]
     to: Option<u64>,
     /// Change nothing: print what would change
@@ -41,7 +41,7 @@ pub struct RollbackArgs {
     dry_run: bool,
 }
 
-/// Lists the versions, or prints one.
+/// Lists the versions, or prints one of them.
 pub async fn versions(args: VersionsArgs) -> anyhow::Result<()> {
     let VersionsArgs { client, destination, show } = args;
     let answer = client.get(&path_of(&destination, "versions")).await?;
@@ -57,7 +57,7 @@ pub async fn versions(args: VersionsArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Defines a destination as it was.
+/// Restores an earlier version of a definition.
 pub async fn rollback(args: RollbackArgs) -> anyhow::Result<()> {
     let RollbackArgs { client, destination, to, dry_run } = args;
     let before = client.get(&path_of(&destination, "versions")).await?;
@@ -65,7 +65,7 @@ pub async fn rollback(args: RollbackArgs) -> anyhow::Result<()> {
     if dry_run {
         return preview(&client, &NOUN, &destination, &found["definition"]).await;
     }
-    // By its number, so that a repeat does not go back and forth.
+    // Name the version, so that a repeated command does not switch back.
     let body = json!({"to": found["version"]});
     let answer = client.post(&path_of(&destination, "rollback"), &body).await?;
     client.print(&answer, |answer| {
@@ -77,7 +77,7 @@ pub async fn rollback(args: RollbackArgs) -> anyhow::Result<()> {
     })
 }
 
-/// This version, or the one before the current.
+/// The version with this number. Without a number: the version before the current one.
 fn find<'a>(answer: &'a Value, name: &str, version: Option<u64>) -> anyhow::Result<&'a Value> {
     let Some(version) = version else {
         return answer["items"].get(1).with_context(|| format!("{name} has no earlier version"));
@@ -91,7 +91,7 @@ fn find<'a>(answer: &'a Value, name: &str, version: Option<u64>) -> anyhow::Resu
     }
 }
 
-/// Who wrote or removed a definition.
+/// The caller that wrote or removed a definition.
 pub fn author_of(item: &Value) -> String {
     text_of(item, if item["actor_name"].is_null() { "actor" } else { "actor_name" })
 }

@@ -1,4 +1,4 @@
-//! `--watch`: shows something again every second.
+//! `--watch`: prints the output of a command again every second.
 
 use std::{io::IsTerminal, time::Duration};
 
@@ -6,10 +6,10 @@ use clap::Args;
 
 use super::output::{Output, write_out};
 
-/// How often it updates.
+/// The time between two updates.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The option.
+/// The option `--watch`.
 #[derive(Debug, Clone, Args)]
 pub struct WatchArgs {
     /// Update every second until Ctrl-C
@@ -18,7 +18,7 @@ pub struct WatchArgs {
 }
 
 impl WatchArgs {
-    /// Prints what `shown` returns: once, or until Ctrl-C.
+    /// Prints the result of `shown`: once, or again and again until Ctrl-C.
     pub async fn print(
         &self,
         output: Output,
@@ -35,13 +35,13 @@ impl WatchArgs {
                 signal = tokio::signal::ctrl_c() => return Ok(signal?),
             };
             if clear {
-                // Move home and clear to the end, which does not flicker. Not a colour, so `write_out` would remove
-                // it where colours are not wanted.
+                // Move to the top and clear to the end, which does not flicker. This is not a colour, but `write_out`
+                // would remove it with the colours.
                 print!("\x1b[H\x1b[J");
             }
             match (text, output) {
                 (Ok(text), _) => write_out(&text)?,
-                // Show a service that does not answer, and continue.
+                // If the service does not answer, show the error and continue.
                 (Err(error), Output::Table) => write_out(&format!("{error:#}"))?,
                 (Err(error), _) => eprintln!("{error:#}"),
             }

@@ -1,4 +1,4 @@
-//! `reseq why` and `reseq lanes why`: what blocks a lane, since when, and what to do.
+//! `reseq why` and `reseq lanes why`: shows the cause that blocks a lane, since when, and what to do.
 
 use clap::Args;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub struct WhyArgs {
     watch: WatchArgs,
 }
 
-/// Asks, and prints the answer.
+/// Asks the service, and prints the answer.
 pub async fn run(args: WhyArgs) -> anyhow::Result<()> {
     let WhyArgs { client, destination, key, watch } = args;
     let query = query(&[("key", text(key.as_deref()))]);
@@ -105,7 +105,7 @@ fn head(why: &Value) -> String {
     out
 }
 
-/// The pod that delivers, and when it last reported.
+/// The pod that delivers, and the time of its last report.
 fn owner_of(why: &Value) -> String {
     match text_of(why, "owner_seen_at") {
         seen if seen.is_empty() => text_of(why, "owner"),
@@ -113,7 +113,7 @@ fn owner_of(why: &Value) -> String {
     }
 }
 
-/// The times by cause, longest first.
+/// The times by cause, the longest first.
 fn by_cause(times: &Value) -> String {
     let times = times.as_object().into_iter().flatten();
     let mut times: Vec<(u64, &String)> =

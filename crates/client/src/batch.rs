@@ -1,4 +1,4 @@
-//! Sends a batch. Its answer has one result per line, in order.
+//! Sends a batch. The answer has one result for each line, in order.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use serde::Deserialize;
 
 use super::service::{Problem, Refused, Service, Unreachable, retry_after};
 
-/// Why nothing is known to be accepted.
+/// The failure of a whole batch: no message is known to be accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The service refused it.
+    /// The service refused the batch.
     #[error(transparent)]
     Refused(Refused),
-    /// There was no complete answer. It may be stored.
+    /// There was no complete answer. The service may have stored the messages.
     #[error(transparent)]
     Unanswered(Unreachable),
 }
 
 /// The answer to a batch.
 pub struct Posted {
-    /// Of each message; or of the whole batch.
+    /// The result of each message; or the failure of the whole batch.
     pub results: Result<Vec<Result<Deliveries, Problem>>, Failure>,
     /// The wait that the service asks for.
     pub wait: Option<Duration>,
@@ -36,7 +36,7 @@ impl Service {
             Err(error) => return Ok(unanswered(error)),
         };
         let wait = retry_after(&answer);
-        // A batch of which nothing was accepted has the status of its first line.
+        // If no message was accepted, the answer has the status of the first line, but still a result for each line.
         if !answer.status().is_success() && !has_results(&answer) {
             let failure = match self.refusal(answer).await.downcast::<Refused>() {
                 Ok(refused) => Failure::Refused(refused),
@@ -61,7 +61,7 @@ fn has_results(answer: &Response) -> bool {
 /// The copies of an accepted message.
 #[derive(Debug, Deserialize)]
 pub struct Deliveries {
-    /// One per destination.
+    /// One delivery for each destination.
     pub deliveries: Vec<Delivery>,
 }
 
@@ -70,14 +70,14 @@ pub struct Deliveries {
 pub struct Delivery {
     /// The destination.
     pub destination: String,
-    /// Its sequence there.
+    /// The sequence of the message at this destination.
     pub sequence: u64,
-    /// It had been stored before.
+    /// True if the message had been stored before.
     #[serde(default)]
     pub duplicate: bool,
 }
 
-/// A line of the answer. A status marks a problem, which may also list deliveries: the copies that
+/// A line of the answer. If it has a status, it is a problem. Such a line may also list deliveries: the copies that
 /// were stored.
 #[derive(Deserialize)]
 struct BatchLine {
@@ -101,7 +101,7 @@ fn parse_results(text: &str, count: usize) -> anyhow::Result<Vec<Result<Deliveri
                 Err(Problem { status, code: line.code, detail: line.detail, mark: line.mark })
             }
             None => {
-                // An answer from some other service must not count as accepted.
+                // An answer from another service must not count as accepted.
                 ensure!(
                     !line.deliveries.is_empty(),
                     "the service answered a result without deliveries"
@@ -117,10 +117,9 @@ fn parse_results(text: &str, count: usize) -> anyhow::Result<Vec<Result<Deliveri
     Ok(results)
 }
 
-/// Where to continue: everything before it was accepted.
+/// The index of the first message that was not accepted: continue there.
 ///
-/// A permanently refused message behind a temporarily refused one waits until that one is sent
-/// again.
+/// If a message behind it was refused permanently, it waits too, and is sent again.
 pub fn first_refused<T, E>(results: &[Result<T, E>]) -> Option<usize> {
     results.iter().position(Result::is_err)
 }

@@ -1,4 +1,4 @@
-//! A header of every request, such as a token, or for a proxy in front of the service.
+//! A header that each request gets, such as a token, or a header for a proxy in front of the service.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use reqwest::{
     header::{HeaderName, HeaderValue},
 };
 
-/// A header. Its value is a secret, and is never shown.
+/// A header. Its value is a secret, which is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Header {
     name: HeaderName,
@@ -24,12 +24,12 @@ impl Header {
         Some(Header { name, value })
     }
 
-    /// The header of a token.
+    /// The header for a token.
     pub fn bearer(token: &str) -> Option<Header> {
         Header::parse(&format!("Authorization: Bearer {token}"))
     }
 
-    /// Adds it to a request.
+    /// Adds the header to a request.
     pub fn add_to(&self, request: RequestBuilder) -> RequestBuilder {
         request.header(&self.name, &self.value)
     }

@@ -13,7 +13,7 @@ pub use service::{
     Answer, Call, Problem, Refused, Service, Unreachable, Unusable, problem_of, retry_after,
 };
 
-/// Foreign text, such as a receiver's answer, without characters that could deceive in a terminal.
+/// Text from outside, such as a receiver's answer, without characters that could deceive on a terminal.
 pub fn plain(text: &str) -> String {
     let escaped = |c: char| match is_unsafe(c) {
         true => c.escape_default().to_string(),

@@ -1,5 +1,5 @@
-//! Reads lists, which the service returns page by page. A page may hold few items, or none, and the list still goes on:
-//! the service ends a page when it has looked at enough messages.
+//! Reads lists, which the service returns page by page. A page may have few items, or none, even if more pages follow:
+//! the service ends a page when it has checked enough messages.
 
 use serde_json::Value;
 
@@ -10,10 +10,11 @@ use super::{
 
 /// The most items of a page.
 const PAGE_MAX: usize = 1_000;
-/// The most pages of one list, in case that a filter finds nothing in a very long one.
+/// The most pages that one list reads, in case a filter matches nothing in a very long list.
 const PAGES_MAX: usize = 1_000;
 
-/// Reads from `cursor` on until there are `limit` items, or the list ends. The last answer, with the items of all.
+/// Reads from `cursor` on until there are `limit` items, or the list ends. Returns the last answer, with the items of
+/// all pages.
 pub async fn read(
     service: &Service,
     path: &str,
@@ -31,7 +32,7 @@ pub async fn read(
         items.extend(page["items"].as_array().into_iter().flatten().cloned());
         pages += 1;
         if next.is_null() || items.len() >= limit || pages == PAGES_MAX {
-            // A list of one page stays as the service wrote it.
+            // If there is only one page, keep the answer as the service wrote it.
             if pages > 1 {
                 page.set("items", items.into());
             }

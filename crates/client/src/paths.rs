@@ -20,7 +20,7 @@ fn named(noun: &str, name: &str, rest: &str) -> String {
     format!("/v1/{noun}/{}{slash}{rest}", percent_encoded(name))
 }
 
-/// A query of the parameters that have a value.
+/// A query string with the parameters that have a value.
 pub fn query(fields: &[Field]) -> String {
     let given = fields.iter().filter_map(|(name, value)| {
         let text = match value.as_ref()? {
@@ -35,7 +35,7 @@ pub fn query(fields: &[Field]) -> String {
     }
 }
 
-/// A JSON object of the fields that have a value.
+/// A JSON object with the fields that have a value.
 pub fn object(fields: &[Field]) -> Value {
     let given = fields
         .iter()

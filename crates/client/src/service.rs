@@ -1,4 +1,4 @@
-//! Calls of the service, and what it answers.
+//! Makes calls to the service, and parses its answers.
 
 use std::{
     fmt,
@@ -19,12 +19,12 @@ use tls::Pem;
 
 /// Time limit of an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// Time limit of calls that process everything that a destination holds before they answer.
+/// Time limit of calls that process all messages of a destination before they answer.
 const LONG_ANSWER_MAX: Duration = Duration::from_secs(3600);
-/// How much of an answer that is no problem object is shown, in characters.
+/// The most characters to show of an answer that is not a problem object.
 const EXCERPT_MAX: usize = 200;
 
-/// What a client cannot use of what it was given.
+/// A URL or certificate that the client cannot use.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     #[error("not a URL of the service: write http://host:port")]
@@ -46,7 +46,7 @@ pub struct Service {
     headers: Vec<Header>,
 }
 
-/// Lets a client use these certificates for a service over TLS.
+/// Makes a client use these certificates for TLS.
 fn with_certificates(mut client: ClientBuilder, pem: &Pem) -> Result<ClientBuilder, Unusable> {
     if let Some(ca) = &pem.ca {
         let roots = Certificate::from_pem_bundle(ca).ok().filter(|roots| !roots.is_empty());
@@ -70,9 +70,9 @@ pub struct Problem {
     pub status: u16,
     /// The stable code; empty if the answer is not from Reseq.
     pub code: String,
-    /// What is wrong, as text.
+    /// The description of the problem.
     pub detail: String,
-    /// With `source_gap`: the position of the last message of the source, if there is one.
+    /// With `source_gap`: the mark of the source at the destination, if there is one.
     pub mark: Option<String>,
 }
 
@@ -110,7 +110,7 @@ pub struct Refused {
     pub object: String,
 }
 
-/// There was no complete answer of the service.
+/// The service gave no complete answer.
 #[derive(Debug, thiserror::Error)]
 #[error("{url} does not answer")]
 pub struct Unreachable {
@@ -119,7 +119,7 @@ pub struct Unreachable {
     cause: NoAnswer,
 }
 
-/// Why there was none.
+/// Why there was no complete answer.
 #[derive(Debug, thiserror::Error)]
 enum NoAnswer {
     #[error(transparent)]
@@ -131,7 +131,7 @@ enum NoAnswer {
 /// A successful answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The original text: a parsed value loses numbers of more than some 16 digits.
+    /// The original text: a parsed value would lose digits of long numbers.
     pub text: String,
     /// The HTTP status.
     pub status: StatusCode,
@@ -194,32 +194,32 @@ impl<'a> Call<'a> {
         Call::new(Method::PATCH, path, Some(body))
     }
 
-    /// With this header `Prefer`.
+    /// Adds this header `Prefer`.
     pub fn prefer(self, prefer: &'a str) -> Call<'a> {
         Call { header: Some(("prefer", prefer)), ..self }
     }
 
-    /// Refused if there is one already.
+    /// Makes the service refuse the request if the object exists.
     pub fn creating(self) -> Call<'a> {
         Call { header: Some(("if-none-match", "*")), ..self }
     }
 
-    /// Waits long: the service answers when it has processed everything.
+    /// Allows a long wait: the service answers when it has processed everything.
     pub fn long(self) -> Call<'a> {
         Call { answer_max: LONG_ANSWER_MAX, ..self }
     }
 }
 
 impl Service {
-    /// The service at this URL, with these certificates beside those of the system. Every request gets
-    /// these headers.
+    /// The service at this URL, with these certificates in addition to those of the system. Every request gets these
+    /// headers.
     pub fn at(url: &str, headers: &[Header], pem: &Pem) -> Result<Service, Unusable> {
         let parsed = reqwest::Url::parse(url).ok();
         let is_http = |url: &reqwest::Url| matches!(url.scheme(), "http" | "https");
         let mut parsed = parsed.filter(is_http).ok_or(Unusable::Url)?;
-        // Only for display: a password stays out of errors. This cannot fail for http.
+        // This URL is only for display: a password must not appear in errors. The calls cannot fail for http.
         let _ = parsed.set_password(None).and_then(|()| parsed.set_username(""));
-        // A redirect could take the headers elsewhere, and makes a GET of a POST.
+        // Follow no redirect: it could send the headers elsewhere, and turn a POST into a GET.
         let client = Client::builder().redirect(redirect::Policy::none());
         let client =
             with_certificates(client.tcp_nodelay(true).timeout(ANSWER_MAX), pem)?.build()?;
@@ -227,7 +227,7 @@ impl Service {
         Ok(Service { client, base, shown, headers: headers.to_vec() })
     }
 
-    /// Its URL, for display.
+    /// The URL of the service, for display.
     pub fn url(&self) -> &str {
         &self.shown
     }
@@ -264,14 +264,14 @@ impl Service {
         Ok((status, text))
     }
 
-    /// GETs a value; `None` for a 404.
+    /// Reads a value with GET; `None` for a 404.
     pub async fn find<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<Option<T>> {
         let Some(text) = self.find_text(path).await? else { return Ok(None) };
         let value = serde_json::from_str(&text);
         Ok(Some(value.with_context(|| format!("{path}: the answer is not what was expected"))?))
     }
 
-    /// GETs a text; `None` for a 404.
+    /// Reads a text with GET; `None` for a 404.
     pub async fn find_text(&self, path: &str) -> anyhow::Result<Option<String>> {
         match self.exchange(Call::get(path)).await {
             Ok((_, text)) => Ok(Some(text)),
@@ -282,7 +282,7 @@ impl Service {
         }
     }
 
-    /// POSTs a body of any type.
+    /// Sends a POST with a body of any type.
     pub async fn post(
         &self,
         path: &str,
@@ -293,7 +293,7 @@ impl Service {
         request.body(body).send().await.map_err(|error| self.unreachable(error))
     }
 
-    /// GETs an answer that goes on for at most this long.
+    /// Begins to read an answer with GET. The answer may last this long.
     pub async fn stream(&self, path: &str, max: Duration) -> anyhow::Result<Response> {
         let request = self.request(Method::GET, path).timeout(max);
         let answer = request.send().await.map_err(|error| self.unreachable(error))?;
@@ -303,7 +303,7 @@ impl Service {
         }
     }
 
-    /// There was no complete answer, because of this error.
+    /// The error for a call without a complete answer.
     pub fn unreachable(&self, error: reqwest::Error) -> Unreachable {
         let cause = NoAnswer::Transport(error.without_url());
         Unreachable { url: self.shown.clone(), cause }
@@ -333,12 +333,12 @@ impl Service {
     }
 }
 
-/// The problem that an error is, if the service refused something.
+/// The problem in an error, if the service refused a request.
 pub fn problem_of(error: &anyhow::Error) -> Option<&Problem> {
     Some(&error.downcast_ref::<Refused>()?.problem)
 }
 
-/// The code and the sentence with which `/readyz` says that a process is not ready; `None` for the text of a proxy.
+/// The code and the sentence with which `/readyz` says that a process is not ready; `None` if the text is from a proxy.
 fn unready(text: &str) -> Option<(&str, &str)> {
     let (code, detail) = text.trim_end().split_once(": ")?;
     let is_code = code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');

@@ -8,8 +8,8 @@ use super::{ConfigError, InvalidListen, Listen, ListenerTls, invalid};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Admin {
-    /// The address or name to listen on. Empty: there is no such listener, and `http.listen` serves all
-    /// routes. Otherwise `http.listen` serves only producers, workers, consumers and health checks.
+    /// The address or name to listen on. Empty: there is no separate listener, and `http.listen` serves all routes.
+    /// Otherwise `http.listen` serves only producers, workers, consumers and health checks.
     pub listen: String,
     /// Certificates of this listener.
     pub tls: ListenerTls,

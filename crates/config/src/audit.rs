@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The audit log: what operators did.
+/// The audit log: the actions of operators.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Audit {

@@ -1,4 +1,4 @@
-//! Who may call this process.
+//! Controls which callers this process accepts.
 
 use std::{collections::BTreeSet, fmt, fs, path::PathBuf};
 
@@ -10,7 +10,7 @@ use domain::{DestinationName, Grant, Scope, secret};
 /// Allowed length of the admin token, in bytes. Over TCP, the token must fit into the first frame.
 const ADMIN_TOKEN_BYTES: std::ops::RangeInclusive<usize> = 20..=240;
 
-/// Who may call.
+/// Controls which callers this process accepts.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Auth {
@@ -39,7 +39,7 @@ pub struct CertificateGrant {
     /// The destinations that these clients may use; `None`: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destinations: Option<BTreeSet<DestinationName>>,
-    /// The most messages in one second; 0: no limit.
+    /// The most messages per second; 0: no limit.
     #[serde(default)]
     pub rate_per_second_max: u32,
 }
@@ -59,10 +59,10 @@ impl CertificateGrant {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthMode {
-    /// Yes. While no token exists, Reseq answers only requests from this machine, without a token.
+    /// Callers need tokens. While no token exists, Reseq answers only requests from this machine, without a token.
     #[default]
     Tokens,
-    /// No: something else controls who can reach Reseq.
+    /// Callers need no tokens: something else controls who can reach Reseq.
     None,
 }
 
@@ -78,7 +78,7 @@ impl Auth {
         Some(self.admin_token.as_str()).filter(|token| !token.is_empty())
     }
 
-    /// Checks the grants for certificates.
+    /// Checks the grants for client certificates.
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
         let mut names = BTreeSet::new();
         for CertificateGrant { name, scopes, destinations, .. } in &self.certificates {

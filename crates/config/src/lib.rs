@@ -1,4 +1,4 @@
-//! Configuration: one struct per section, with defaults; checked at start.
+//! The configuration: one struct for each section, with defaults. Reseq checks it at the start.
 //!
 //! The environment overrides the TOML file: each plain field has a variable, `RESEQ_` and its
 //! path in upper case, joined with `_` (`redis.url` is `RESEQ_REDIS_URL`). An error names the
@@ -52,15 +52,15 @@ pub const EMBEDDED: &str = "embedded";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Who may call.
+    /// Controls which callers this process accepts.
     pub auth: Auth,
     /// The HTTP listener.
     pub http: Http,
     /// The HTTP listener for operators.
     pub admin: Admin,
-    /// The audit log: what operators did.
+    /// The audit log: the actions of operators.
     pub audit: Audit,
-    /// When the definitions of this file are written.
+    /// Rules for the definitions in this file.
     pub definitions: Definitions,
     /// The Redis that holds all state.
     pub redis: Redis,
@@ -70,7 +70,7 @@ pub struct Config {
     pub processor: Processor,
     /// The sender role.
     pub sender: Sender,
-    /// Where deliveries and transforms may connect to.
+    /// The addresses to which deliveries and transforms may connect.
     pub outgoing: Outgoing,
     /// The log.
     pub log: Log,
@@ -96,17 +96,17 @@ pub struct Config {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Http {
-    /// The address or name to listen on. Port 0 takes a free one.
+    /// The address or name to listen on. Port 0 takes a free port.
     pub listen: Listen,
     /// The largest body of one message, in bytes.
     pub body_bytes_max: usize,
-    /// The largest batch (NDJSON, completions), in bytes.
+    /// The largest batch (NDJSON messages, results of workers), in bytes.
     pub batch_bytes_max: usize,
     /// The most levels of nesting in the JSON of a message's body, and of any answer.
     pub json_depth_max: usize,
     /// The most connections at once; 0: a quarter of the file descriptors, at most 4,096.
     pub connections_max: usize,
-    /// The most connections at once of one address (of a network of 64 bits with IPv6); 0: no limit.
+    /// The most connections at once from one address (with IPv6, from one /64 network); 0: no limit.
     pub connections_per_address_max: usize,
     /// Time limit for the head of a request, in milliseconds.
     pub header_timeout_ms: u64,
@@ -148,8 +148,8 @@ pub struct Redis {
     pub connections: usize,
     /// A command without an answer fails after this many milliseconds.
     pub timeout_ms: u64,
-    /// Replicas of each primary. Destinations with `durability = "replicated"` wait for all of
-    /// them; those with `"quorum"`, and ownership of partitions, wait for half of them.
+    /// Replicas of each primary. Destinations with `durability = "replicated"` wait for all replicas. Destinations with
+    /// `"quorum"`, and the ownership of partitions, wait for half of the replicas.
     pub replicas: u8,
     /// Certificates of `rediss` URLs.
     pub tls: ClientTls,
@@ -161,17 +161,17 @@ pub struct Redis {
 pub struct Ingest {
     /// The most messages stamped in one call.
     pub batch_max: usize,
-    /// The most bytes of arrivals in flight to Redis; beyond that, producers wait.
+    /// The most bytes of arrivals in flight to Redis. Beyond that, producers wait.
     pub bytes_in_flight_max: usize,
-    /// While Redis does not answer, Reseq retries calls for this many milliseconds, then the
-    /// producer gets a 503. Reseq still waits for the answer to a call in flight.
+    /// While Redis does not answer, Reseq retries calls for this many milliseconds. Then the producer gets a 503. Reseq
+    /// still waits for the answer to a call in flight.
     pub retry_ms: u64,
     /// The most TCP connections at once, over all listeners; 0: a quarter of the file descriptors, at
     /// most 1,024.
     pub connections_max: usize,
-    /// The most TCP connections at once of one address, at each listener; 0: no limit.
+    /// The most TCP connections at once from one address, at each listener; 0: no limit.
     pub connections_per_address_max: usize,
-    /// Unanswered frames of one TCP connection.
+    /// The most unanswered frames of one TCP connection.
     pub frames_in_flight_max: usize,
     /// Ingest stops while Redis uses at least this percentage of its `maxmemory`; 0: never.
     pub memory_high_percent: u8,
@@ -181,9 +181,9 @@ pub struct Ingest {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Processor {
-    /// Messages in processing at once in this pod.
+    /// The most messages in processing at once in this pod.
     pub concurrency: usize,
-    /// The length of a lease, unless extended, in milliseconds.
+    /// The length of a lease, in milliseconds, unless the processor extends it.
     pub lease_ms: u64,
 }
 
@@ -191,9 +191,9 @@ pub struct Processor {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sender {
-    /// The length of a partition lease, unless renewed, in milliseconds.
+    /// The length of a partition lease, in milliseconds, unless the sender renews it.
     pub lease_ms: u64,
-    /// The most messages of one lane released in one call.
+    /// The most messages of one lane that one call releases.
     pub release_batch_max: usize,
 }
 
@@ -223,10 +223,10 @@ pub struct TcpListener {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TcpAuth {
-    /// With a token, as `[auth]` says.
+    /// With a token, according to `[auth]`.
     #[default]
     Token,
-    /// With a certificate that `tls.client_ca_file` has signed. They need no token.
+    /// With a certificate signed by `tls.client_ca_file`. These producers need no token.
     Certificate,
 }
 
@@ -359,7 +359,7 @@ pub enum ConfigError {
     /// The file could not be read.
     #[error("the configuration file {path} cannot be read: {source}")]
     Unreadable {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
         /// The cause.
         source: std::io::Error,
@@ -367,7 +367,7 @@ pub enum ConfigError {
     /// The file is not TOML, or not a configuration of Reseq.
     #[error("the configuration file {path} is not valid:\n{problem}")]
     InvalidFile {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
         /// The line and the field, and the problem.
         problem: String,
@@ -375,17 +375,17 @@ pub enum ConfigError {
     /// An environment variable is unknown or its value cannot be read.
     #[error("the environment variable {name} is not valid: {problem}")]
     InvalidVariable {
-        /// Which variable.
+        /// The name of the variable.
         name: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// A field's value is out of range or contradicts another.
     #[error("the configuration field {field} is not valid: {problem}")]
     InvalidField {
-        /// The field's path.
+        /// The path of the field.
         field: String,
-        /// What is wrong, and how to correct it.
+        /// The problem, and how to correct it.
         problem: String,
     },
 }
@@ -407,7 +407,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Like [`Config::load`], but takes the text of the file. Reads no file, not even a file that the text names.
+    /// Like [`Config::load`], but takes the text of the file. Reads no files, not even files that the text names.
     #[cfg(feature = "fuzzing")]
     pub fn parse(
         text: &str,

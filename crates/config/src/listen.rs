@@ -21,12 +21,12 @@ pub struct Listen {
 pub struct InvalidListen(String);
 
 impl Listen {
-    /// Its address or name, without brackets, and its port.
+    /// The address or name, without brackets, and the port.
     pub fn parts(&self) -> (&str, u16) {
         (&self.host, self.port)
     }
 
-    /// The port; 0 takes a free one.
+    /// The port; 0 takes a free port.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -44,7 +44,7 @@ impl FromStr for Listen {
         let is_name = !host.is_empty()
             && host.len() <= 253
             && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
-            // A text of digits and dots must be an address.
+            // A text of only digits and dots must be a valid address.
             && !host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
         let port = port.parse().ok().filter(|_| is_name && is_number).ok_or_else(invalid)?;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Log {
     /// The format of a line.
     pub format: LogFormat,
-    /// Which events are logged: a level, or one for each module. `RESEQ_LOG` replaces it.
+    /// The events to log: a level, or one level for each module. `RESEQ_LOG` replaces it.
     pub level: String,
 }
 
@@ -27,7 +27,7 @@ pub enum LogFormat {
     /// Text on a terminal, JSON otherwise.
     #[default]
     Auto,
-    /// For people.
+    /// Text for people.
     Text,
     /// One JSON object on each line.
     Json,

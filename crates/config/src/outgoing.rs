@@ -1,4 +1,4 @@
-//! Where deliveries and transforms may connect to.
+//! The addresses to which deliveries and transforms may connect.
 
 use std::net::SocketAddr;
 
@@ -10,11 +10,11 @@ use domain::AllowedNetwork;
 /// The most networks in `allow`: Reseq checks each new connection against all of them.
 const ALLOW_MAX: usize = 1000;
 
-/// Where deliveries and transforms may connect to.
+/// The addresses to which deliveries and transforms may connect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Outgoing {
-    /// Networks that are not public, and to which Reseq may connect nevertheless.
+    /// Networks to which Reseq may connect although they are not public.
     pub allow: Vec<AllowedNetwork>,
     /// Reseq does not reuse a connection that is this many milliseconds old.
     pub connection_age_max_ms: u64,

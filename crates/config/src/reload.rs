@@ -1,10 +1,10 @@
-//! What a running process takes from a changed configuration, and what it takes only at its next start.
+//! The fields of a changed configuration that a running process adopts, and the fields that need a restart.
 
 use toml::Value;
 
 use super::Config;
 
-/// The fields that a process takes while it runs.
+/// The fields that a process adopts while it runs.
 const RELOADED: [&str; 6] = [
     "auth.admin_token",
     "auth.admin_token_file",
@@ -14,17 +14,17 @@ const RELOADED: [&str; 6] = [
     "outgoing.allow",
 ];
 
-/// The fields that differ, by how they come into force.
+/// The fields that differ, by when a process adopts them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Taken while the process runs.
+    /// The process adopts these fields while it runs.
     pub reloaded: Vec<String>,
-    /// Taken at the next start.
+    /// The process adopts these fields at the next start.
     pub at_start: Vec<String>,
 }
 
 impl Config {
-    /// What another configuration changes in this one.
+    /// The fields that differ in `other`.
     pub fn changes_in(&self, other: &Config) -> Changes {
         let mut changes = Changes::default();
         if let (Ok(old), Ok(new)) = (Value::try_from(self), Value::try_from(other)) {

@@ -99,7 +99,7 @@ pub fn read_secret(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Runs `read`. Within it, a secret may be a reference to a file or to a variable of this process.
+/// Runs `read`, and resolves the references to files and variables that it finds in place of secrets.
 pub fn with_references<T>(read: impl FnOnce() -> T) -> T {
     let variables: HashMap<String, String> = std::env::vars().collect();
     secret::resolving(move |reference| resolve(reference, &variables), read)

@@ -24,7 +24,7 @@ impl ClientTls {
         *self != ClientTls::default()
     }
 
-    /// Checks which fields are set together. `section` is the path of this section.
+    /// Checks that fields that need each other are set together. `section` is the path of this section.
     pub fn validate(&self, section: &str) -> Result<(), ConfigError> {
         pair(section, &self.certificate_file, &self.key_file)
     }
@@ -53,7 +53,7 @@ impl ListenerTls {
         self.is_set() && !is_empty(&self.client_ca_file)
     }
 
-    /// Checks which fields are set together. `section` is the path of this section.
+    /// Checks that fields that need each other are set together. `section` is the path of this section.
     pub(super) fn validate(&self, section: &str) -> Result<(), ConfigError> {
         pair(section, &self.certificate_file, &self.key_file)?;
         if !self.is_set() && !is_empty(&self.client_ca_file) {

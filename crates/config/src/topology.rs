@@ -7,7 +7,7 @@ use domain::destination::MASK;
 /// A host name or address, and a port.
 pub type Host = (String, u16);
 
-/// Credentials and database.
+/// Credentials, and the number of the database.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// The name of an ACL user.
@@ -26,7 +26,7 @@ pub enum Topology {
         /// The URL, unchanged.
         url: String,
     },
-    /// One primary, named by the sentinels.
+    /// A primary that the sentinels name.
     Sentinel {
         /// The sentinels.
         sentinels: Vec<Host>,
@@ -39,7 +39,7 @@ pub enum Topology {
     },
     /// A Redis Cluster.
     Cluster {
-        /// Some nodes of the cluster. They name the other nodes.
+        /// Some nodes of the cluster. Reseq asks them for the other nodes.
         nodes: Vec<Host>,
         /// Credentials for all nodes.
         access: Access,

@@ -1,12 +1,11 @@
-//! Checks that serde cannot do: ranges, and contradictions between fields.
+//! Checks that serde cannot make: ranges, and contradictions between fields.
 
 use super::{Config, ConfigError, TcpAuth, invalid};
 use domain::RELEASE_BATCH_MAX;
 
 impl Config {
     pub fn validate(&self) -> Result<(), ConfigError> {
-        // Reseq may repeat a call for 50 s at most, because Redis keeps its answer for 60 s
-        // (`call.lua`).
+        // Reseq may repeat a call for at most 50 s, because Redis keeps the answer to a call for 60 s (`call.lua`).
         let ranges: &[(&str, u64, u64, u64)] = &[
             ("http.body_bytes_max", self.http.body_bytes_max as u64, 1, 256 << 20),
             ("http.batch_bytes_max", self.http.batch_bytes_max as u64, 1, 1 << 30),

@@ -1,4 +1,4 @@
-//! How each source is: for `/readyz`, the metrics and the log.
+//! The state of each source and sink, for `/readyz`, the metrics and the log.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use parking_lot::Mutex;
 
 use crate::source::Fault;
 
-/// Why it does not run, if it does not.
+/// `Ok` if a source runs. Otherwise the reason why it does not.
 type State = Result<(), Fault>;
 
-/// A source: how it is, and why it needs attention though it goes on.
+/// A source: its state, and a problem that needs attention although the source continues.
 #[derive(Debug)]
 struct One(State, Option<String>);
 
 impl One {
-    /// What keeps the process from being ready.
+    /// The problems that keep the process from being ready.
     fn problems(&self) -> Vec<String> {
         let state = match &self.0 {
             Ok(()) | Err(Fault::Standby(_)) => None,
@@ -40,14 +40,14 @@ impl One {
 pub struct Board(Mutex<BTreeMap<String, One>>);
 
 impl Board {
-    /// There is a source: the process is not ready before it runs.
+    /// Adds a source. The process is not ready before the source runs.
     pub fn add(&self, source: &str) {
         let one = One(Err(Fault::Later("it starts".to_owned())), None);
         one.measure(source);
         self.0.lock().insert(source.to_owned(), one);
     }
 
-    /// The source is so from now on. Logs it if it was different before.
+    /// Sets the state of a source. Logs it if it has changed.
     pub fn set(&self, source: &str, state: State) {
         match self.0.lock().get_mut(source) {
             Some(one) if one.0 != state => {
@@ -68,7 +68,7 @@ impl Board {
         }
     }
 
-    /// Why it needs attention though it goes on, if it does.
+    /// Sets the problem that needs attention although the source continues; `None`: there is none.
     pub fn note(&self, source: &str, problem: Option<String>) {
         if let Some(one) = self.0.lock().get_mut(source) {
             one.1 = problem;
@@ -76,7 +76,7 @@ impl Board {
         }
     }
 
-    /// What keeps the process from being ready: one line for each source.
+    /// The problems that keep the process from being ready: one line for each source.
     pub fn problems(&self) -> Vec<String> {
         let problem = |(name, one): (&String, &One)| {
             let texts = one.problems();

@@ -1,4 +1,4 @@
-//! `check` and `status`.
+//! The commands `check` and `status`.
 
 use client::Service;
 use futures::TryFutureExt;
@@ -9,7 +9,7 @@ use crate::{
     source::{Fault, Finding, Health, Source},
 };
 
-/// Checks everything, and prints each finding. False if something is wrong. Changes nothing.
+/// Checks everything, and prints each finding. False if there is a problem. Changes nothing.
 pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
     let service = settings.reseq.service()?;
     let mut is_good = true;
@@ -38,7 +38,7 @@ pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
     Ok(is_good)
 }
 
-/// Prints findings. False if something is wrong.
+/// Prints findings. False if there is a problem.
 fn print(name: &str, found: Vec<Finding>) -> bool {
     let mut is_good = true;
     for (what, problem) in found {
@@ -51,7 +51,7 @@ fn print(name: &str, found: Vec<Finding>) -> bool {
     is_good
 }
 
-/// Prints where each source is.
+/// Prints how far each source is.
 pub async fn status(settings: &Settings) -> anyhow::Result<()> {
     let service = settings.reseq.service()?;
     for source in &settings.sources {

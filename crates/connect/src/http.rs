@@ -1,4 +1,4 @@
-//! Health and metrics.
+//! The listener for health checks and metrics.
 
 use anyhow::Context;
 use axum::{Router, http::StatusCode, routing::get};

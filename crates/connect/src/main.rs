@@ -1,6 +1,7 @@
-//! `reseq-connect`: copies a table or a log into Reseq, each message once and in order. And from Reseq into a log.
+//! `reseq-connect`: copies a table or a log into Reseq, each message once and in order. Also copies from Reseq into a
+//! log.
 //!
-//! It keeps nothing. Where a source is, the destinations know: each keeps the position of the last message.
+//! It stores nothing itself. The destinations know how far a source is: each keeps the position of the last message.
 
 #![forbid(unsafe_code)]
 
@@ -44,12 +45,12 @@ enum Command {
     Run {
         #[command(flatten)]
         file: File,
-        /// Where to begin, where a destination has no mark: "oldest" (what the source still has) or a position. With
-        /// several sources: NAME=WHERE. Counts once, at this start
+        /// Where to begin if a destination has no mark: "oldest" (the oldest message that the source still has) or a
+        /// position. With several sources: NAME=WHERE. Applies once, at this start
         #[arg(long, value_name = "[NAME=]WHERE")]
         begin_at: Vec<String>,
     },
-    /// Check that everything that the sources need is there. Changes nothing
+    /// Check that the sources have everything that they need. Changes nothing
     Check(File),
     /// Show how far each source is
     Status(File),
@@ -84,7 +85,7 @@ async fn command(command: Command) -> anyhow::Result<bool> {
     }
 }
 
-/// Where to begin, by the name of the source.
+/// The positions to begin at, by the name of the source.
 fn begins(settings: &Settings, given: &[String]) -> anyhow::Result<HashMap<String, String>> {
     let names: Vec<&str> = settings.sources.iter().map(|source| source.name.as_str()).collect();
     // `orders/3` is a partition of `orders`.
@@ -105,7 +106,7 @@ async fn run(settings: &Settings, begin_at: &[String]) -> anyhow::Result<()> {
         pod: std::env::var("HOSTNAME").unwrap_or_default(),
         roles: "connect".to_owned(),
     };
-    // The client of Kafka says at `info` what a source says itself.
+    // At `info`, the client of Kafka would repeat the messages of the sources.
     let level = format!("krafka=warn,{}", settings.log.level);
     let _log = telemetry::install_log(settings.log.is_json(), &level, process)
         .map_err(anyhow::Error::msg)?;
@@ -127,7 +128,7 @@ async fn run(settings: &Settings, begin_at: &[String]) -> anyhow::Result<()> {
     for sink in &settings.sinks {
         kafka::Sink::start(sink, settings.kafka()?, &shared);
     }
-    // Not before all are on the board: it would say that it is ready.
+    // Start this after all sources are on the board. Before, it would report that the process is ready.
     shared.tasks.spawn(serving);
     tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %settings.http.listen, "started");
     tokio::select! {

@@ -1,4 +1,4 @@
-//! Sends the messages of one source, and knows the marks of its destinations.
+//! Sends the messages of one source, and knows the source's marks at its destinations.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,29 +23,29 @@ use crate::{
     source::{Content, Fault},
 };
 
-/// The wait before the same messages are sent again, unless the service names one.
+/// The wait before the same messages are sent again, unless the service asks for another one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How long to send the same messages again before the source is looked at again: it may have changed, or want to end.
+/// How long to send the same messages again before the source is checked again: it may have changed, or want to end.
 const SEND_MAX: Duration = Duration::from_secs(30);
 
-/// Where the messages of a source go.
+/// Sends the messages of a source to its destinations.
 pub struct Outlet {
     pub shared: Shared,
     /// The name of the source in the configuration.
     pub label: String,
-    /// The name under which the destinations keep its marks.
+    /// The name under which the destinations keep the marks of the source.
     pub source: String,
     pub destinations: Vec<String>,
-    /// The last position that each destination has, as far as is known.
+    /// The mark at each destination, as far as is known.
     pub marks: Vec<Option<String>>,
     pub on_refused: OnRefused,
-    /// The last position that was refused for good.
+    /// The last position whose message was refused permanently.
     pub refused: Option<String>,
 }
 
-/// A message on its way to one destination.
+/// A message, or a move of the mark, for one destination.
 pub struct Line {
-    /// The index of its destination.
+    /// The index of the destination.
     pub destination: usize,
     pub position: String,
     /// `None`: only the mark moves.
@@ -70,21 +70,21 @@ struct WireSource<'a> {
     skip: bool,
 }
 
-/// For each line of a batch: what the service says.
+/// The result for each line of a batch.
 type Results = Vec<Result<Deliveries, Problem>>;
 
-/// What became of the lines that were sent together.
+/// The results of lines that were sent together.
 #[derive(Default)]
 struct Answered {
-    /// Those to send again.
+    /// The lines to send again.
     rest: Vec<Line>,
-    /// How long to wait before, and why.
+    /// The wait before that, and the reason.
     wait: Option<(Duration, String)>,
     fault: Option<Fault>,
 }
 
 impl Outlet {
-    /// The marks that the destinations have now.
+    /// Reads the current marks of the destinations.
     pub async fn read_marks(&self) -> Result<Vec<Option<String>>, Fault> {
         let Outlet { shared, source, destinations, .. } = self;
         let mark = |destination| mark_of(&shared.service, destination, source);
@@ -99,8 +99,8 @@ impl Outlet {
         marks.map(|(index, _)| line(index)).collect()
     }
 
-    /// Sends these until all are answered, or none was accepted for [`SEND_MAX`]. The first of a destination has its
-    /// mark as `after`, if there is one.
+    /// Sends these lines until all are answered, or none was accepted for [`SEND_MAX`]. The first line of a destination
+    /// has the destination's mark as `after`, if there is one.
     pub async fn send(&mut self, mut lines: Vec<Line>) -> Result<(), Fault> {
         let (mut count_max, mut moved) = (usize::MAX, Instant::now());
         while !lines.is_empty() {
@@ -109,7 +109,8 @@ impl Outlet {
             let (results, wait) = self.post(&lines).await?;
             let Answered { mut rest, wait, fault } = match results {
                 Ok(results) => self.answered(lines, results, wait),
-                // Together they are too large, or one of them is wrong: alone, each gets its own answer.
+                // The batch is too large, or one of its lines is wrong. Send the lines alone, so that each gets its own
+                // answer.
                 Err(problem) if is_of_message(&problem) && count > 1 => {
                     count_max = 1;
                     Answered { rest: lines, ..Answered::default() }
@@ -142,7 +143,8 @@ impl Outlet {
         Ok(())
     }
 
-    /// Posts these lines: what the service says of each, or of the whole batch, and how long it asks to wait.
+    /// Posts these lines. Returns the result of each line or of the whole batch, and the wait that the service asks
+    /// for.
     async fn post(
         &self,
         lines: &[Line],
@@ -165,7 +167,7 @@ impl Outlet {
             posted.map_err(|error| Fault::Later(format!("{error:#}")))?;
         let problem = |failure| match failure {
             Failure::Refused(refused) => refused.problem,
-            // As if the service had asked to come again.
+            // Treat this as if the service had asked to try again.
             Failure::Unanswered(error) => {
                 let detail = format!("{:#}", anyhow::Error::from(error));
                 Problem { status: 503, detail, ..Problem::default() }
@@ -174,10 +176,10 @@ impl Outlet {
         Ok((results.map_err(problem), wait))
     }
 
-    /// Moves the marks, and says which lines to send again.
+    /// Updates the marks. Returns the lines to send again.
     fn answered(&mut self, lines: Vec<Line>, results: Results, wait: Option<Duration>) -> Answered {
         let mut answered = Answered::default();
-        // Destinations of which a line was refused: what they say of later ones follows from that.
+        // Destinations that refused a line. Their results for later lines follow from that refusal.
         let mut refused = BTreeSet::new();
         for (mut line, result) in lines.into_iter().zip(results) {
             let problem = match result {
@@ -217,7 +219,7 @@ impl Outlet {
         answered
     }
 
-    /// Counts and logs a message that cannot be sent. The fault, if the source must wait for somebody.
+    /// Counts and logs a message that cannot be sent. Returns a fault if the source must wait for an operator.
     pub fn refused(&mut self, position: &str, why: String) -> Option<Fault> {
         if self.refused.as_deref() != Some(position) {
             self.refused = Some(position.to_owned());
@@ -230,17 +232,17 @@ impl Outlet {
     }
 }
 
-/// True if the service refuses the message, and not its destination, its source or whoever sends it.
+/// True if the service refuses the message itself, not its destination, its source or the caller.
 fn is_of_message(problem: &Problem) -> bool {
     matches!(problem.status, 400 | 413 | 415 | 422) && problem.code != "source_needs_one_shard"
 }
 
-/// Asks the service. An error names the destination.
+/// Makes a call. An error names the destination.
 pub async fn ask(service: &Service, destination: &str, call: Call<'_>) -> Result<Answer, Fault> {
     service.call(call).await.map_err(|error| fault_of(destination, &error))
 }
 
-/// The marks that a destination has: of this source only, or of all.
+/// The marks at a destination: of this source only, or of all sources.
 pub async fn marks_of(
     service: &Service,
     destination: &str,
@@ -253,7 +255,7 @@ pub async fn marks_of(
     Ok(items.filter_map(|item| text(item, "name").zip(text(item, "mark"))).collect())
 }
 
-/// The mark that a destination has of this source.
+/// The mark of this source at a destination.
 pub async fn mark_of(
     service: &Service,
     destination: &str,
@@ -262,7 +264,8 @@ pub async fn mark_of(
     Ok(marks_of(service, destination, Some(source)).await?.remove(source))
 }
 
-/// The name of a source that differs from this one only in what is behind the `@`: an earlier database, or topic.
+/// The name of a source with a mark at the destination that differs from `source` only behind the `@`: an earlier
+/// database or topic.
 pub async fn other_mark(
     service: &Service,
     destination: &str,
@@ -275,8 +278,8 @@ pub async fn other_mark(
     Ok(marks_of(service, destination, None).await?.into_keys().find(is_other))
 }
 
-/// Whether the destination exists, and takes messages of this token. Sends one that it cannot store: there is no mark of
-/// this source, so its `after` is another one.
+/// Checks that the destination exists, and accepts messages from this caller. Sends a message that the destination
+/// cannot store: its source has no mark, so its `after` is wrong.
 pub async fn may_send(service: &Service, destination: &str) -> Result<(), Fault> {
     let source = json!({"name": "check of reseq-connect", "position": "1", "after": "0"});
     let line = json!({"destinations": [destination], "body": null, "source": source});
@@ -289,7 +292,7 @@ pub async fn may_send(service: &Service, destination: &str) -> Result<(), Fault>
     }
 }
 
-/// Why a destination does not do what it must.
+/// The fault for an error of a destination.
 fn fault_of(destination: &str, error: &anyhow::Error) -> Fault {
     let text = format!("destination {destination}: {error:#}");
     match problem_of(error) {

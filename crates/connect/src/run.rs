@@ -1,4 +1,5 @@
-//! Copies one source: reads its marks, reads on after them, and sends. It knows no kind of source.
+//! Copies one source: reads its marks, reads the source from there, and sends. It does not depend on the kind of
+//! source.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -15,16 +16,16 @@ use crate::{
     source::{Content, Event, Fault, Health, Source},
 };
 
-/// The most messages of a batch.
+/// The most messages of one batch.
 const BATCH_MAX: usize = 1_000;
-/// A batch takes no further message beyond this length, in bytes.
+/// A batch of at least this many bytes takes no further message.
 const BATCH_BYTES_MAX: usize = 2 << 20;
-/// How often to compare the marks while nothing is sent, to confirm, and to measure.
+/// How often to move or compare the marks, to confirm, and to measure.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long the end of the process waits for answers.
+/// How long a stopping process waits for answers.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// What all sources and sinks of the process share.
+/// The state that all sources and sinks of the process share.
 #[derive(Clone)]
 pub struct Shared {
     pub service: Arc<Service>,
@@ -40,16 +41,16 @@ impl Shared {
     }
 }
 
-/// Begins to copy the sources of a section.
+/// Starts the sources of a section.
 pub struct Launch {
     pub settings: SourceSettings,
     pub shared: Shared,
-    /// Where somebody says to begin, by the name of the section or of a source.
+    /// The positions that the user gave with `--begin-at`, by the name of the section or of a source.
     pub begins: Arc<HashMap<String, String>>,
 }
 
 impl Launch {
-    /// Copies this source from now on.
+    /// Starts to copy this source.
     pub fn start(&self, label: String, source: Box<dyn Source>) {
         let SourceSettings { name, destinations, on_refused, .. } = &self.settings;
         let begin_at = self.begins.get(&label).or_else(|| self.begins.get(name)).cloned();
@@ -75,17 +76,17 @@ impl Launch {
     }
 }
 
-/// One source on its way.
+/// A running source.
 struct Run {
     source: Box<dyn Source>,
     outlet: Outlet,
-    /// Where somebody says to begin; until it has begun there.
+    /// The position that the user gave with `--begin-at`, until the source has begun there.
     begin_at: Option<String>,
-    /// Another process had it meanwhile.
+    /// True if another process has read the source meanwhile.
     has_stood_by: bool,
-    /// Everything before this position is read, and sent.
+    /// All messages up to this position are read and sent.
     read: String,
-    /// Something was sent since the last look.
+    /// True if messages were sent since the last look.
     is_busy: bool,
 }
 
@@ -102,7 +103,7 @@ impl Run {
                 shared.shutdown.cancelled().await;
                 sleep(DRAIN_MAX).await;
             };
-            // What is cut off here is sent again by the next process: the marks say from where.
+            // Messages that are cut off here are sent again by the next process: the marks tell it where to begin.
             let fault = tokio::select! {
                 ended = self.pass() => match ended {
                     Ok(()) => break,
@@ -129,10 +130,10 @@ impl Run {
         tracing::info!(source = label, position = self.read, "drained");
     }
 
-    /// From the marks on, until something goes wrong or the process stops.
+    /// Copies from the marks on, until there is a fault or the process stops.
     async fn pass(&mut self) -> Result<(), Fault> {
         self.outlet.source = self.source.name().await?;
-        // Also while nothing can be sent, or the source halts further on.
+        // Measure even if nothing can be sent, or if the source halts later.
         self.measure().await?;
         self.outlet.marks = self.outlet.read_marks().await?;
         self.begin().await?;
@@ -143,18 +144,19 @@ impl Run {
         self.stream().await
     }
 
-    /// Gives a mark to destinations that have none, if somebody says where to begin or nobody ever read the source.
+    /// Gives a mark to destinations without one, if the user says where to begin or no process has ever read the
+    /// source.
     async fn begin(&mut self) -> Result<(), Fault> {
         let Outlet { marks, destinations, source, .. } = &self.outlet;
         let without = marks.iter().zip(destinations).filter(|(mark, _)| mark.is_none());
         let names: Vec<&str> = without.map(|(_, name)| name.as_str()).collect();
         if self.has_stood_by && self.begin_at.is_some() {
-            // A jump, perhaps much later, would skip what the process before has not read yet.
+            // A jump, perhaps much later, would skip messages that the other process has not read yet.
             if names.len() < marks.len() {
                 tracing::warn!(source, "--begin-at does not count here: another process has begun");
                 self.begin_at = None;
             } else {
-                // Fails if somebody has read it.
+                // Fails if another process has read the source.
                 self.source.begin(None).await?;
             }
         }
@@ -169,7 +171,7 @@ impl Run {
         }
         let Shared { service, .. } = &self.outlet.shared;
         for destination in destinations {
-            // Nothing is created for a destination that takes no messages.
+            // Create no slot if a destination accepts no messages.
             may_send(service, destination).await?;
             if self.begin_at.is_none()
                 && let Some(other) = other_mark(service, destination, source).await?
@@ -181,11 +183,11 @@ impl Run {
             }
         }
         let position = self.source.begin(self.begin_at.as_deref()).await?;
-        // If this process cannot finish, the next pass does not have to ask.
+        // If this process does not finish, the next pass begins at the same position.
         self.begin_at.get_or_insert_with(|| position.clone());
         let lines = self.outlet.behind(&position);
         for line in &lines {
-            // Without `after`: it jumps.
+            // Without `after`, the mark may jump.
             self.outlet.marks[line.destination] = None;
         }
         self.outlet.send(lines).await?;
@@ -215,7 +217,7 @@ impl Run {
         }
     }
 
-    /// Sends this event and those that follow at once.
+    /// Sends this event, and the events that are already available behind it.
     async fn batch(&mut self, first: Event) -> Result<(), Fault> {
         let (mut lines, mut bytes, mut held) = (Vec::new(), 0, Vec::new());
         let (mut next, mut fault) = (Some(first), None);
@@ -237,7 +239,7 @@ impl Run {
             if lines.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
                 match self.source.next().now_or_never().transpose() {
                     Ok(event) => next = event,
-                    // What was read before is sent first.
+                    // First send the events that were read before the fault.
                     Err(problem) => fault = Some(problem),
                 }
             }
@@ -248,7 +250,7 @@ impl Run {
         fault.map_or(Ok(()), Err)
     }
 
-    /// The line of a message, unless its destination has it, or it is skipped.
+    /// The line for a message. `None` if its destination has it already, or it is skipped.
     fn line(
         &mut self,
         position: &str,
@@ -274,7 +276,7 @@ impl Run {
                 Ok(Some(Line { destination, position, content: Some(content) }))
             }
             Err(_) if marks.iter().all(has) => Ok(None),
-            // The next look moves all marks over it.
+            // The next look moves all marks past this message.
             Err(why) => {
                 let why = format!("the message at {position}: {why}");
                 self.outlet.refused(position, why).map_or(Ok(None), Err)
@@ -282,7 +284,7 @@ impl Run {
         }
     }
 
-    /// Moves all marks to what was read, and confirms it; or compares the marks if there is nothing to do.
+    /// Moves all marks to the position that was read, and confirms it. If there is nothing to move, compares the marks.
     async fn look(&mut self) -> Result<(), Fault> {
         let read = self.read.clone();
         let lines = self.outlet.behind(&read);
@@ -295,14 +297,14 @@ impl Run {
         }
         self.outlet.send(lines).await?;
         self.is_busy = false;
-        // Before it is confirmed: something may be wrong with what was read.
+        // Measure before the confirmation: the measurement may show that messages are missing.
         self.measure().await?;
         self.outlet.shared.board.set(&self.outlet.label, Ok(()));
         self.source.confirm(&read);
         Ok(())
     }
 
-    /// Tells how the source is. Fails if it must not go on.
+    /// Reports the state of the source. Fails if the source must not continue.
     async fn measure(&mut self) -> Result<(), Fault> {
         let Health { lag, at, problem, halted, .. } = self.source.health(&self.read).await?;
         let label = &self.outlet.label;

@@ -21,7 +21,7 @@ const SOURCES_MAX: usize = 64;
 /// The most destinations of one source.
 const DESTINATIONS_MAX: usize = 100;
 
-/// The sources of a section, with their names in the log and the metrics.
+/// The sources of a section, each with its name in the log and the metrics.
 pub type Sources = Vec<(String, Box<dyn Source>)>;
 
 /// The whole file.
@@ -42,7 +42,7 @@ pub struct Settings {
     pub sinks: Vec<crate::kafka::SinkSettings>,
 }
 
-/// Where the service is.
+/// The URL of the service, and how to connect.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reseq {
@@ -66,18 +66,18 @@ impl Default for Http {
     }
 }
 
-/// What to do with a message that Reseq refuses for good.
+/// The action for a message that Reseq refuses permanently.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnRefused {
-    /// Wait until somebody has changed the destination, or has moved its mark.
+    /// Wait until an operator has changed the destination, or has moved its mark.
     #[default]
     Halt,
-    /// Go on without it.
+    /// Continue without the message.
     Skip,
 }
 
-/// One source and where its messages go.
+/// A source, and the destinations of its messages.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceSettings {
@@ -85,14 +85,14 @@ pub struct SourceSettings {
     pub destinations: Vec<String>,
     #[serde(default)]
     pub on_refused: OnRefused,
-    /// The kind of the source.
+    /// The settings for the kind of the source.
     #[cfg(feature = "postgres")]
     pub postgres: Option<crate::postgres::Settings>,
     #[cfg(feature = "kafka")]
     pub kafka: Option<crate::kafka::Settings>,
 }
 
-/// The default of a field.
+/// The default of fields that are on by default.
 pub fn yes() -> bool {
     true
 }
@@ -138,7 +138,7 @@ impl Settings {
 
 #[cfg(feature = "kafka")]
 impl Settings {
-    /// How to reach the brokers.
+    /// The section `[kafka]`; an error if it is missing.
     pub fn kafka(&self) -> anyhow::Result<&crate::kafka::Cluster> {
         self.kafka.as_ref().context("kafka: is missing; add a section [kafka]")
     }
@@ -194,7 +194,7 @@ impl SourceSettings {
         Ok(())
     }
 
-    /// The sources themselves, to ask them.
+    /// The sources of the section, for queries.
     pub async fn sources(&self, all: &Settings) -> anyhow::Result<Sources> {
         #[cfg(feature = "kafka")]
         if let Some(kafka) = &self.kafka {
@@ -248,7 +248,7 @@ impl Reseq {
     }
 }
 
-/// These fields of a section, of which each may be absent.
+/// TLS settings from these fields of a section. Each field may be absent.
 pub fn client_tls(
     ca: &Option<PathBuf>,
     certificate: &Option<PathBuf>,

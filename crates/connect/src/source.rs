@@ -1,4 +1,4 @@
-//! What a kind of source must do. The rest of the program knows no more of it.
+//! The interface of a source. The rest of the program does not depend on the kind of source.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,19 +8,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Why a source or a sink does not go on.
+/// The reason why a source or a sink does not continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Another process reads it, or a connection that this one had before. This one takes over when that one ends.
+    /// Another process, or an earlier connection of this one, reads the source. This process takes over when the other
+    /// ends.
     #[error("{0}")]
     Standby(String),
-    /// It may work later, by itself.
+    /// The source may work later, without an operator.
     #[error("{0}")]
     Later(String),
-    /// Somebody has to do something.
+    /// The source waits for an operator.
     #[error("{0}")]
     Halted(String),
-    /// A destination has another mark than expected, or a topic other partitions: begin again.
+    /// The mark of a destination is not the expected one, or the partitions of a topic have changed. The source must
+    /// begin again.
     #[error("{0}")]
     Rewind(String),
 }
@@ -36,11 +38,11 @@ impl Fault {
     }
 }
 
-/// A message as the source has it, with the fields that it has for the service.
+/// A message of a source, with its fields for the service.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Content {
-    /// Its destination. `None`: the only one of the source.
+    /// The destination of the message. `None`: the only destination of the source.
     #[serde(skip_serializing)]
     pub destination: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,10 +51,10 @@ pub struct Content {
     pub id: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Its body: JSON on one line.
+    /// The body, if it is JSON on one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Box<RawValue>>,
-    /// Or anything else.
+    /// The body, if it is anything else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,13 +62,13 @@ pub struct Content {
 }
 
 impl Content {
-    /// Gives it these bytes as its body.
+    /// Sets these bytes as the body.
     pub fn set_bytes(&mut self, content_type: &str, bytes: &[u8]) {
         self.body_base64 = Some(BASE64_STANDARD.encode(bytes));
         self.content_type = Some(content_type.to_owned());
     }
 
-    /// About how many bytes it has.
+    /// The approximate number of bytes of the message.
     pub fn bytes(&self) -> usize {
         let body = self.body.as_ref().map_or(0, |body| body.get().len());
         let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
@@ -74,56 +76,57 @@ impl Content {
     }
 }
 
-/// What follows in the source: all before this position has been read.
+/// The next event of a source. All messages up to this position have been read.
 #[derive(Debug)]
 pub struct Event {
     pub position: String,
-    /// The message there, or why it is none. `None`: nobody wants what is there.
+    /// The message at the position, or the reason why it cannot be sent. `None`: there is nothing to send.
     pub content: Option<Result<Content, String>>,
-    /// What it holds until it is sent.
+    /// The memory that the event reserves until it is sent.
     pub held: Option<OwnedSemaphorePermit>,
 }
 
-/// How a source is.
+/// The state of a source.
 #[derive(Debug, Default)]
 pub struct Health {
-    /// Bytes, or messages, that it has and that were not read yet.
+    /// The number of bytes or messages in the source that were not read yet.
     pub lag: u64,
     pub unit: &'static str,
-    /// What was read, as a number that grows, for the metric.
+    /// The position as a growing number, for the metric.
     pub at: f64,
-    /// Why it needs attention, though it goes on.
+    /// A problem that needs attention although the source continues.
     pub problem: Option<String>,
-    /// Why it must not go on before somebody has done something: it would miss messages.
+    /// The reason why the source must wait for an operator: otherwise messages would be lost.
     pub halted: Option<String>,
 }
 
 /// A result of `check`: what was checked, and the problem if there is one.
 pub type Finding = (String, Option<Fault>);
 
-/// Something with an order that can be read again from a position on. Positions are texts that sort byte by byte.
+/// An ordered source of messages, which can be read again from a position. Positions are texts that sort byte by byte.
 #[async_trait]
 pub trait Source: Send {
-    /// The name under which destinations keep its marks. It changes when positions lose their meaning. Ends what
-    /// [`Source::open`] began.
+    /// The name under which destinations keep the marks of the source. It changes when positions lose their meaning.
+    /// Ends the reading that [`Source::open`] began.
     async fn name(&mut self) -> Result<String, Fault>;
 
-    /// The position before the first message to send, where destinations have no mark. `at`: where somebody says to
-    /// begin; without it, only a source that nobody has read may begin.
+    /// The position before the first message to send, if destinations have no mark. `at`: the position that the user
+    /// gave. Without it, fails if any process has read the source before.
     async fn begin(&mut self, at: Option<&str>) -> Result<String, Fault>;
 
-    /// Reads from `after` on. Fails with [`Fault::Halted`] if the source has no longer all that follows.
+    /// Begins to read after the position `after`. Fails with [`Fault::Halted`] if the source has lost messages behind
+    /// it.
     async fn open(&mut self, after: &str) -> Result<(), Fault>;
 
-    /// What follows. May be cancelled without losing anything.
+    /// The next event. Cancel-safe.
     async fn next(&mut self) -> Result<Event, Fault>;
 
-    /// All destinations have all messages up to this position.
+    /// Called when all destinations have all messages up to this position.
     fn confirm(&mut self, position: &str);
 
-    /// How it is, once a second, if all up to this position was read.
+    /// The state of the source, once a second, if everything up to this position was read.
     async fn health(&mut self, read: &str) -> Result<Health, Fault>;
 
-    /// Whether all that it needs is there. Changes nothing.
+    /// Checks that the source has everything that it needs. Changes nothing.
     async fn check(&mut self) -> Vec<Finding>;
 }

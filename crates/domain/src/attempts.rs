@@ -1,13 +1,13 @@
-//! What failed attempts at a message leave: their number, the errors, a checkpoint.
+//! What Redis stores about failed attempts: their number, their errors, a checkpoint.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How many errors of a message are stored: the last ones, and the first of the current count of attempts.
+/// The most stored errors of a message: the last ones, and the first of the current count of attempts.
 pub const ERRORS_MAX: usize = 5;
-/// The longest stored answer of the other side, in bytes.
+/// The longest stored answer of a receiver, service or worker, in bytes.
 pub const DETAIL_BYTES_MAX: usize = 2048;
-/// How often the workers of a message may ask to have it later.
+/// How often workers may ask to get one message later.
 pub const LATER_MAX: u32 = 1000;
 /// The largest checkpoint, in bytes.
 pub const CHECKPOINT_BYTES_MAX: usize = 64 * 1024;
@@ -38,17 +38,17 @@ impl Stage {
 pub enum ErrorKind {
     /// An answer that was not a success.
     Status,
-    /// No answer in time.
+    /// No answer came in time.
     Timeout,
-    /// No connection, or one that broke.
+    /// There was no connection, or it broke.
     Connection,
-    /// The other side refused it permanently (`REJECT`, `final`).
+    /// The receiver, service or worker refused the message permanently (`REJECT`, `final`).
     Rejected,
     /// A worker or a transform reported an error.
     Failed,
-    /// The lease expired: the processor was gone.
+    /// The lease expired: its processor or worker was gone.
     Stalled,
-    /// The message cannot be sent: too long, or a line break in a line.
+    /// The message cannot be sent: it is too long, or contains a line break and frames are lines.
     Unsendable,
     /// The message's data in Redis cannot be read.
     Damaged,
@@ -73,14 +73,14 @@ impl ErrorKind {
 /// A failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AttemptError {
-    /// The stage.
+    /// The stage of the attempt.
     pub stage: Stage,
     /// The kind of error.
     pub kind: ErrorKind,
     /// The HTTP status, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// A text, with the answer of the other side; at most 2 kB. Must not contain secrets.
+    /// What happened, with the answer of the receiver or service; at most 2 kB. Must not contain secrets.
     pub detail: String,
 }
 
@@ -102,34 +102,37 @@ impl AttemptError {
     }
 }
 
-/// What is stored about a message's attempts; only if one failed, or left a checkpoint.
+/// The stored facts about a message's attempts. Stored only if an attempt failed or left a checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attempts {
     /// Failed attempts in the current stage.
     pub failed: u32,
-    /// Leases on it that expired.
+    /// Expired leases on the message.
     pub stalls: u32,
-    /// The checkpoint that the last worker left for the next, as JSON.
+    /// The checkpoint that the last worker left for the next worker, as JSON.
     pub checkpoint: Option<String>,
     /// The stage in which the message halted, if it did.
     pub halted_in: Option<Stage>,
     /// The last errors, and the first of the attempts that count: newest first, each with its time in ms since 1970.
     pub errors: Vec<(u64, AttemptError)>,
-    /// How many suspects may be processed at once with this one; 0 if it is no suspect.
+    /// If the message is a *suspect* (it may have crashed its worker): how many suspects may be processed at once with
+    /// it. Otherwise 0.
     pub together: u32,
-    /// Leases that expired while nothing else could have crashed the worker.
+    /// Leases that expired while no other message could have crashed the worker.
     pub stalls_alone: u32,
-    /// When the checkpoint was stored, in ms since 1970; 0: there is none, or it is from before a retry by an operator.
+    /// When the checkpoint was stored, in ms since 1970; 0: there is no checkpoint, or it is older than a retry by an
+    /// operator.
     pub checkpoint_ms: u64,
-    /// How often its workers asked to have it later.
+    /// How often workers asked to get the message later.
     pub asked_later: u32,
-    /// True if the last attempt ended so: until it is due, it waits because its worker asked for that.
+    /// True if the last attempt ended because the worker asked to get the message later. The message still waits for
+    /// that.
     pub waits_for_later: bool,
 }
 
 impl Attempts {
-    /// True if it may have crashed its workers more than once: while it is processed, its process must have no
-    /// other suspect.
+    /// True if the message may have crashed its workers more than once. A process that processes it must have no other
+    /// suspect.
     pub fn must_be_alone(&self) -> bool {
         self.together > 0 && self.stalls > 1
     }
@@ -139,8 +142,8 @@ impl Attempts {
         self.failed.saturating_add(self.stalls).saturating_add(1)
     }
 
-    /// When the first of the failed attempts that count ended, in ms since 1970. `None` if none failed, or the last one
-    /// ended because the worker asked to have the message later.
+    /// When the first of the failed attempts that count ended, in ms since 1970. `None` if no attempt failed, or in the
+    /// last one the worker asked to get the message later.
     pub fn failing_since_ms(&self) -> Option<u64> {
         let count = self.failed.saturating_add(self.stalls) as usize;
         let first = count.min(self.errors.len()).checked_sub(1)?;

@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt.
+//! The wait before the next attempt.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ impl Backoff {
     }
 }
 
-/// A wait that somebody else wrote as a number of these units, with or without a fraction. A wait that no number can
-/// hold is the longest one. `None`: the text is no such number.
+/// Reads a wait that another program wrote as a number of these units, with or without a fraction. A number that is too
+/// large gives the longest wait. `None`: the text is not such a number.
 pub fn wait_in_units(text: &str, unit: Duration) -> Option<Duration> {
     if !text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return None;

@@ -1,12 +1,12 @@
 //! Durations as people write them: `500ms`, `15s`, `15m`, `2h`, `1d`.
 
-/// A text that is not such a duration.
+/// The text is not a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDuration {
-    /// Not a number with a unit.
+    /// The text is not a number with a unit.
     #[error("write a number with a unit (ms, s, m, h or d), such as 500ms, 15s or 2h")]
     Form,
-    /// More than 2^64 milliseconds.
+    /// 2^64 milliseconds or more.
     #[error("this is too long")]
     TooLong,
 }

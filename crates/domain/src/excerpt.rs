@@ -1,12 +1,12 @@
 //! The beginning of a text of unknown length and content.
 
-/// How many characters of a foreign text are quoted in a reason.
+/// The most characters of a text from outside that a reason quotes.
 const EXCERPT_CHARS_MAX: usize = 200;
 
-/// The beginning of a foreign text for a log line or an error: at most 200 characters, with control
-/// characters escaped.
+/// The beginning of a text from outside, for a log line or an error: at most 200 characters, with control characters
+/// escaped.
 pub fn excerpt(text: &[u8]) -> String {
-    // A character has at most four bytes, so no more than this is needed.
+    // A character has at most four bytes, so these bytes are enough.
     let looked_at = &text[..text.len().min(4 * (EXCERPT_CHARS_MAX + 1))];
     let (mut shown, mut count) = (String::new(), 0);
     for char in String::from_utf8_lossy(looked_at).chars() {
@@ -24,8 +24,8 @@ pub fn excerpt(text: &[u8]) -> String {
     shown
 }
 
-/// True if a character could make a text look like another one, in a terminal or in a log: control characters, line
-/// separators, and those that change the direction of writing or are not visible.
+/// True if a character could make a text look like another one in a terminal or in a log: control characters, line
+/// separators, invisible characters, and characters that change the direction of writing.
 pub fn is_unsafe(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

@@ -18,20 +18,20 @@ const HOLDER: char = '@';
 /// The longest name of a worker, in bytes.
 const WORKER_BYTES_MAX: usize = 64;
 
-/// Identifies one claim on one message: its destination, sequence and ordering key, and a random
-/// secret that only the claimer knows. Opaque to workers; a stale token changes nothing.
+/// Identifies one claim on one message: its destination, sequence and ordering key, and a random secret that only the
+/// claimer knows. Opaque to workers; a call with a stale token changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseToken {
     /// The destination whose message is claimed.
     pub destination: DestinationName,
     /// The message's sequence.
     pub sequence: Sequence,
-    /// A random text, then `@` and the name of the holder, if it has one. Equal for all messages of
-    /// one claim call.
+    /// A random text, then `@` and the name of the holder, if the holder has one. Equal for all messages of one claim
+    /// call.
     pub secret: Arc<str>,
-    /// When it was claimed, in ms since 1970 by Redis's clock.
+    /// When the message was claimed, in ms since 1970 by Redis's clock.
     pub claimed_ms: u64,
-    /// The lane's ordering key, with ordering by key.
+    /// With ordering by key: the ordering key of the lane.
     pub key: Option<String>,
 }
 
@@ -41,14 +41,14 @@ pub struct LeaseToken {
 pub struct InvalidToken;
 
 impl Hash for LeaseToken {
-    /// Only by sequence, which few leases share.
+    /// Hashes only the sequence: few leases share one.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.sequence.hash(state);
     }
 }
 
 impl LeaseToken {
-    /// The token in the API.
+    /// The token as text, for the API.
     pub fn encode(&self) -> String {
         let plain = format!(
             "{}\n{}\n{}\n{}{}{}",
@@ -94,13 +94,13 @@ impl LeaseToken {
         secret.split_once(HOLDER)?.1.parse().ok()
     }
 
-    /// The lease's member in the partition's set of leases.
+    /// The member of the lease in the partition's set of leases.
     pub fn member(&self) -> String {
         format!("{}/{}/{}", self.destination, self.sequence, self.secret)
     }
 }
 
-/// The name of who holds a lease: a worker's own, or that of a pod. `[A-Za-z0-9._:@-]{1,64}`
+/// The name of a holder of leases: a name that a worker chose, or the name of a pod. `[A-Za-z0-9._:@-]{1,64}`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schema(value_type = String, pattern = "^[A-Za-z0-9._:@-]{1,64}$")]

@@ -51,5 +51,5 @@ pub type Sequence = u64;
 /// The most messages of a lane that one call releases.
 pub const RELEASE_BATCH_MAX: usize = 1024;
 
-/// Raised whenever Redis may have lost data, so that `(epoch, sequence)` never repeats.
+/// A number that goes up whenever Redis may have lost data, so that `(epoch, sequence)` never repeats.
 pub type Epoch = u64;

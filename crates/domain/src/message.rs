@@ -23,16 +23,17 @@ pub const SOURCE_POSITION_BYTES_MAX: usize = 64;
 pub const DELAY_MS_MAX: u64 = 365 * 24 * 3_600_000;
 /// The highest priority. It is claimed first.
 pub const PRIORITY_MAX: u8 = 9;
-/// The priority of a message that names none, as in the Jakarta Messaging specification.
+/// The priority of a message without one, as in the Jakarta Messaging specification.
 pub const PRIORITY_DEFAULT: u8 = 4;
-/// With each level of priority, a message is claimed before this many that arrived earlier (`lua/include/waiting.lua`).
+/// With each level of priority, a message is claimed before this many messages that arrived earlier
+/// (`lua/include/waiting.lua`).
 pub const PRIORITY_STEP: u64 = 1 << 18;
-/// The most headers that travel with a message, and the most bytes they may hold together.
+/// The most headers that travel with a message.
 pub const HEADERS_MAX: usize = 64;
-/// See [`HEADERS_MAX`].
+/// The most bytes that these headers may hold together.
 pub const HEADERS_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes and their media type.
+/// A body: bytes and their media type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Body {
     /// The media type, as the producer or the transform named it.
@@ -52,41 +53,41 @@ pub struct Message {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Body,
-    /// When ingest accepted it, in ms since 1970 by the clock of Redis, as the ingest pod estimates it. For display
-    /// and metrics only.
+    /// When ingest accepted the message, in ms since 1970 by the clock of Redis, as the ingest pod estimates it. For
+    /// display and metrics only.
     pub received_ms: u64,
 }
 
 impl Message {
-    /// When it was received; `None` if it is damaged, and Redis has too little of it to tell.
+    /// When the message was received; `None` if it is damaged, and the time cannot be read.
     pub fn received(&self) -> Option<u64> {
         Some(self.received_ms).filter(|received_ms| *received_ms > 0)
     }
 
-    /// How long ago it was received, if that is known.
+    /// How long ago the message was received, if that is known.
     pub fn age_ms(&self, now_ms: u64) -> Option<u64> {
         self.received().map(|received_ms| now_ms.saturating_sub(received_ms))
     }
 }
 
-/// What names a message in logs, besides its position.
+/// The ids that name a message in logs, besides its position.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageIds {
-    /// Its id.
+    /// The message's id.
     pub id: String,
-    /// Its trace, if it has one.
+    /// The message's trace, if it has one.
     pub trace: Option<TraceContext>,
 }
 
 impl MessageIds {
-    /// The id of its trace.
+    /// The id of the trace.
     pub fn trace_id(&self) -> Option<String> {
         self.trace.map(|trace| trace.trace_id_text())
     }
 }
 
 impl Message {
-    /// What names it in logs.
+    /// The ids that name this message in logs.
     pub fn ids(&self) -> MessageIds {
         MessageIds { id: self.id.clone(), trace: TraceContext::of(&self.headers) }
     }
@@ -99,48 +100,49 @@ pub struct Arrival {
     pub message: Message,
     /// Arrivals with the same key within the destination's window are stamped only once.
     pub idempotency_key: Option<String>,
-    /// Earliest time of processing.
+    /// The earliest time of processing.
     pub due: Option<Due>,
     /// 0 to 9, only without ordering: higher priorities are claimed first.
     pub priority: Option<u8>,
     /// The original message, if this is a redrive or a replay.
     pub origin: Option<Origin>,
-    /// The dead letter that it replaces.
+    /// The dead letter that the message replaces, if it is a redrive.
     pub redrive: Option<Redrive>,
-    /// What its producer asks of its processing.
+    /// How the producer wants the message to be processed.
     pub options: ProcessingOptions,
-    /// Where it comes from, if its producer says so.
+    /// The source of the message, if its producer names one.
     pub source: Option<Box<Source>>,
-    /// Set if its trace is recorded. Its header `traceparent` then names the span of its ingest.
+    /// Set if the trace of the message is recorded. Its header `traceparent` then names the span of its ingest.
     pub traced: Option<Traced>,
 }
 
-/// Where a message comes from. Each destination keeps, for each source, the position of its last message: its *mark*.
+/// The source of a message. Each destination keeps, for each source, the position of its last message: its *mark*.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// Its name, such as that of a table, or of a partition of a topic.
+    /// The name of the source, such as that of a table, or of a partition of a topic.
     pub name: String,
-    /// Where the message is in it. Positions are compared byte by byte: write numbers with leading zeros.
+    /// The position of the message in the source. Positions are compared byte by byte: write numbers with leading
+    /// zeros.
     pub position: String,
-    /// The position of the message before: without it the message is not stored. `None`: after any mark.
+    /// The mark that the source must have: with another mark, the message is not stored. `None`: any mark is accepted.
     pub after: Option<String>,
-    /// Nothing is stored: the mark moves.
+    /// True if only the mark moves, and no message is stored.
     pub skip: bool,
 }
 
 /// The trace of an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traced {
-    /// The span of its producer, if it named one.
+    /// The span of the producer, if it named one.
     pub parent: Option<[u8; 8]>,
 }
 
 /// A dead letter to enqueue again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redrive {
-    /// Its position, in the same destination.
+    /// The position of the dead letter, in the same destination.
     pub letter: Position,
-    /// The message with the result of its processing, if it has one: then it is not processed again.
+    /// The message with the result of its processing, if it has one. It is then not processed again.
     pub processed: Option<Box<Stamped>>,
 }
 
@@ -173,83 +175,81 @@ pub enum Due {
 /// The original of a redriven or replayed message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Its destination.
+    /// The destination of the original.
     pub destination: DestinationName,
-    /// Its position there.
+    /// The position of the original in that destination.
     pub position: Position,
 }
 
 /// A message's position in the order of its destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Position {
-    /// The epoch in which it was stamped.
+    /// The epoch in which ingest stamped the message.
     pub epoch: Epoch,
-    /// Its number within the destination.
+    /// The number of the message within the destination.
     pub sequence: Sequence,
 }
 
 /// A message with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamped {
-    /// The receiver it is for.
+    /// The destination of the message.
     pub destination: DestinationName,
-    /// Its position in the destination's order.
+    /// The position of the message in the order of its destination.
     pub position: Position,
-    /// The sequence stamped before it in its lane: 0 if it is the first, `None` if it is no longer
-    /// known.
+    /// The sequence of the message before it in its lane: 0 if it is the first, `None` if that is no longer known.
     pub previous: Option<Sequence>,
     /// The message; after processing, its body is the transform's output.
     pub message: Message,
-    /// Its failed attempts, stalls, errors and checkpoint.
+    /// The failed attempts, stalls, errors and checkpoint of the message.
     pub attempts: Attempts,
-    /// Set if it only holds its position and is not delivered.
+    /// Set if the message only holds its position and is not delivered.
     pub tombstone: Option<Tombstone>,
     /// The result of its processing; `None` before it is processed.
     pub processed: Option<Processed>,
     /// The body as it arrived, if the destination's log keeps bodies and the transform changed it.
     pub input: Option<Body>,
-    /// Its idempotency key, if that is removed together with the message.
+    /// The idempotency key, if Redis removes it together with the message.
     pub idempotency_key: Option<String>,
     /// The bytes of the body as it arrived, which count against `backlog_bytes_max`.
     pub accounted_bytes: u64,
-    /// Its priority; only without ordering.
+    /// The priority of the message; used only without ordering.
     pub priority: u8,
     /// The original message, if it was redriven or replayed.
     pub origin: Option<Origin>,
-    /// What its producer asked of its processing.
+    /// How the producer wants the message to be processed.
     pub options: ProcessingOptions,
-    /// Which of its bodies are stored out of line from its record.
+    /// The bodies of the message that are stored apart from the record.
     pub out_of_line: OutOfLine,
-    /// Why its consumer did not accept it, while its sender decides what becomes of it.
+    /// Why a consumer did not accept the message. Set while the sender decides what becomes of it.
     pub refused: Option<Arc<ConsumerRefusal>>,
-    /// Why it cannot be read, if its data in Redis is damaged or missing. Then only its sequence is
-    /// known.
+    /// Why the message cannot be read, if its data in Redis is damaged or missing. Then only its sequence is known.
     pub damaged: Option<String>,
 }
 
-/// What a consumer said of a message that it did not accept; or its lease expired.
+/// Why a consumer did not accept a message: its answer, or its lease expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerRefusal {
-    /// What went wrong.
+    /// The error.
     pub error: AttemptError,
     /// The wait before the next attempt that the consumer asks for.
     pub retry_after: Option<Duration>,
-    /// No other attempt can succeed.
+    /// True if no other attempt can succeed.
     pub is_permanent: bool,
 }
 
-/// The length in bytes of each body that is stored out of line from the record. Long bodies are, so that reading
-/// records does not read bodies.
+/// The length in bytes of each body that is stored apart from the record. Long bodies are stored apart, so that Redis
+/// can read records without bodies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OutOfLine {
     /// The current body.
     pub body: Option<u64>,
-    /// The body as it arrived, if it is kept beside another one.
+    /// The body as it arrived, if it is kept besides the current body.
     pub input: Option<u64>,
 }
 
 impl OutOfLine {
-    /// The bytes of all bodies that are stored out of line.
+    /// The sum of these lengths.
     pub fn bytes(self) -> u64 {
         self.body.unwrap_or_default() + self.input.unwrap_or_default()
     }
@@ -283,7 +283,8 @@ impl Stamped {
         }
     }
 
-    /// When its processing ended, in ms since 1970, if that is known. Without a transform, that is when it arrived.
+    /// When the processing of the message ended, in ms since 1970, if that is known. Without a transform: when the
+    /// message arrived.
     pub fn processed_ms(&self, has_transform: bool) -> Option<u64> {
         let received_ms = self.message.received()?;
         match self.processed {
@@ -293,7 +294,7 @@ impl Stamped {
         }
     }
 
-    /// A message of which only the sequence is known, and why.
+    /// A message that cannot be read, and why. Only its sequence is known.
     pub fn unreadable(destination: DestinationName, sequence: Sequence, why: String) -> Stamped {
         let body = Body { content_type: "application/octet-stream".into(), bytes: Bytes::new() };
         let (id, key, headers) = (String::new(), None, Vec::new());
@@ -333,11 +334,11 @@ impl Stamped {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tombstone {
-    /// Its transform, or a policy, dropped it.
+    /// A transform or a policy dropped the message.
     Dropped,
-    /// An operator or a policy made it a dead letter.
+    /// An operator or a policy made the message a dead letter.
     DeadLettered,
-    /// It was cancelled.
+    /// The message was cancelled.
     Cancelled,
 }
 
@@ -365,18 +366,19 @@ pub struct Processed {
 
 /// The header of a message that says how its body is encoded (RFC 9110, 8.4).
 pub const CONTENT_ENCODING: &str = "content-encoding";
-/// The same of the body as it arrived, once another one has replaced it. Never leaves Reseq.
+/// The header that says how the body as it arrived is encoded, after another body has replaced it. Never leaves Reseq.
 pub const INPUT_ENCODING: &str = "reseq-input-encoding";
 
 impl Message {
-    /// How its body is encoded: the first name, unless that is `identity`.
+    /// The encoding of the body: the first name in the header, unless that is `identity`.
     pub fn encoding(headers: &[(String, String)]) -> Option<&str> {
         let (_, named) = headers.iter().find(|(name, _)| name == CONTENT_ENCODING)?;
         let named = named.trim();
         (!named.is_empty() && !named.eq_ignore_ascii_case("identity")).then_some(named)
     }
 
-    /// Another body replaces the encoded one. With `keeps_input`, its encoding is still known.
+    /// Removes the encoding, because another body replaces the encoded one. With `keeps_input`, remembers the encoding
+    /// of the body as it arrived.
     pub fn end_encoding(&mut self, keeps_input: bool) {
         let headers = &mut self.headers;
         headers.retain(|(name, _)| keeps_input || name != CONTENT_ENCODING);
@@ -405,8 +407,8 @@ pub fn joined_headers(headers: &[(String, String)]) -> BTreeMap<String, String> 
     joined
 }
 
-/// Checks a text for use in a Redis key or an HTTP header: 1 to `max` bytes of printable
-/// characters. Returns what is wrong.
+/// Checks a text for use in a Redis key or an HTTP header: 1 to `max` bytes of printable characters. Returns the
+/// problem.
 pub fn check_text(what: &str, text: &str, max: usize) -> Result<(), String> {
     if text.is_empty() || text.len() > max {
         return Err(format!("{what}: must be 1 to {max} bytes long"));

@@ -1,8 +1,8 @@
-//! The known name that a mistyped one probably means, and other errors of serde in words for people.
+//! Finds the known name that a mistyped name probably means, and rewrites errors of serde for people.
 
 use strsim::damerau_levenshtein;
 
-/// The most similar of the known names.
+/// The known name that is most similar to `name`.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |known: &&str| {
         // A name that begins or ends with the given one, such as `timeout` and `timeout_ms`, is the
@@ -13,7 +13,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     known.into_iter().min_by_key(distance)
 }
 
-/// The names that Rust has for numbers, and what people call them.
+/// The names of Rust for numbers, and the words that people use.
 const NUMBERS: [(&str, &str); 7] = [
     ("u8", "a whole number from 0 to 255"),
     ("u16", "a whole number from 0 to 65535"),
@@ -24,7 +24,7 @@ const NUMBERS: [(&str, &str); 7] = [
     ("f64", "a number"),
 ];
 
-/// Serde's text in words for people. After an unknown field or variant it names the nearest known one.
+/// Rewrites an error of serde for people. For an unknown field or variant, the text adds the nearest known name.
 pub fn for_people(text: &str) -> String {
     // unknown field `a`, expected one of `b`, `c`
     let Some((given, expected)) = text.split_once(", expected ") else { return text.to_owned() };
@@ -36,7 +36,7 @@ pub fn for_people(text: &str) -> String {
     let unknown = given.rfind("unknown ").and_then(|at| given[at..].split('`').nth(1));
     let names = expected.split('`').skip(1).step_by(2);
     match unknown.and_then(|unknown| nearest(unknown, names)) {
-        // Before the list, which may be long.
+        // Put the suggestion before the list, which may be long.
         Some(known) => format!("{given} (did you mean `{known}`?), expected {expected}"),
         None => text.to_owned(),
     }

@@ -1,4 +1,4 @@
-//! Networks and ports that an operator allows outgoing connections to, as in `outgoing.allow`.
+//! Networks and ports to which an operator allows outgoing connections (`outgoing.allow`).
 
 use std::{fmt, net::IpAddr, ops::RangeInclusive, str::FromStr};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct AllowedNetwork {
     network: IpNet,
     ports: RangeInclusive<u16>,
-    /// As it was written.
+    /// The text as it was written.
     text: String,
 }
 
@@ -19,7 +19,7 @@ const SHAPES: &str = "write a network such as \"10.1.0.0/16\", \"10.1.2.3:443\",
      or \"[::1]:8080\"";
 
 impl AllowedNetwork {
-    /// True if this address and port are in it.
+    /// True if the network contains this address and port.
     pub fn contains(&self, address: IpAddr, port: u16) -> bool {
         self.network.contains(&address) && self.ports.contains(&port)
     }
@@ -38,7 +38,7 @@ impl FromStr for AllowedNetwork {
         } else if let Ok(network) = network_of(text) {
             (network, None)
         } else {
-            // What follows the last colon of an IPv6 network is a part of it: its ports need brackets.
+            // In an IPv6 network, the part after the last colon belongs to the address, so ports need brackets.
             let (network, ports) = text.rsplit_once(':').ok_or(SHAPES)?;
             if network.contains(':') {
                 return Err(SHAPES.to_owned());

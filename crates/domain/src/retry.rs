@@ -1,4 +1,4 @@
-//! What becomes of a message after a failed attempt: one rule for transforms and deliveries.
+//! Decides what becomes of a message after a failed attempt: one rule for transforms and deliveries.
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ pub enum Finality {
 /// What becomes of a message after a failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Disposition {
-    /// Another attempt after this time.
+    /// Make another attempt after this time.
     Postpone(Duration),
-    /// It keeps its position. Its lane waits for manual intervention.
+    /// Halt: the message keeps its position, and its lane waits for an operator.
     Halt,
-    /// It leaves without being delivered, for this reason.
+    /// Withdraw: the message leaves without being delivered, for this reason.
     Withdraw(Tombstone, String),
 }
 
 impl Disposition {
-    /// How long the message waits for another attempt, if there is one.
+    /// How long the message waits for another attempt, if one follows.
     pub fn wait(&self) -> Option<Duration> {
         match self {
             Disposition::Postpone(wait) => Some(*wait),
@@ -49,7 +49,7 @@ pub struct RetryPolicy {
     pub attempts_max: u32,
     /// The wait between attempts.
     pub backoff: Backoff,
-    /// The longest wait that the other side may ask for.
+    /// The longest wait that a receiver or service may ask for (`Retry-After`).
     pub asked_max: Duration,
     /// What happens when no more attempts are left.
     pub on_exhausted: OnExhausted,
@@ -84,8 +84,8 @@ impl RetryPolicy {
         }
     }
 
-    /// What becomes of a message after its failed attempt number `failed`, from 1. Another attempt does not come before
-    /// the wait `asked` for by the other side (`Retry-After`). `chance` is a random number in `[0, 1)`.
+    /// Decides what becomes of a message after its failed attempt number `failed`, from 1. The next attempt waits at
+    /// least as long as the receiver or service `asked` for (`Retry-After`). `chance` is a random number in `[0, 1)`.
     pub fn after(
         &self,
         failed: u32,
@@ -104,7 +104,8 @@ impl RetryPolicy {
         }
     }
 
-    /// What becomes of a message whose worker asks for it later, after `wait`, for the time number `asked`.
+    /// Decides what becomes of a message whose worker asks to get it later, after `wait`. This is its request number
+    /// `asked`.
     pub fn after_request(&self, asked: u32, wait: Duration) -> Disposition {
         match asked > LATER_MAX {
             true => self.exhausted(false),
@@ -112,7 +113,7 @@ impl RetryPolicy {
         }
     }
 
-    /// What becomes of a message without another attempt: it can never succeed, or has used up its attempts.
+    /// Decides what becomes of a message without another attempt: it can never succeed, or has used up its attempts.
     pub fn exhausted(&self, is_permanent: bool) -> Disposition {
         let reason = match (self.stage, is_permanent) {
             (Stage::Transform, true) => "failed for good",

@@ -1,7 +1,7 @@
-//! Secrets in a file: the text itself, or where it is: `{ file = "…" }` or `{ env = "…" }`.
+//! Secrets in a file: the secret itself, or a reference to it: `{ file = "…" }` or `{ env = "…" }`.
 //!
-//! Only whoever reads a file of this machine may refer to others of it. A request cannot: without [`resolving`],
-//! a reference is refused.
+//! Only a file on this machine may contain references. A request may not: without [`resolving`], a reference is
+//! refused.
 
 use std::{cell::RefCell, collections::BTreeMap, fmt, path::PathBuf, rc::Rc};
 
@@ -10,7 +10,7 @@ use serde::{
     de::{Error, MapAccess, Visitor},
 };
 
-/// Where a secret is.
+/// A reference to a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
     /// The content of a file.
@@ -23,11 +23,11 @@ pub enum Reference {
 type Resolver = Rc<dyn Fn(&Reference) -> Result<String, String>>;
 
 thread_local! {
-    /// Serde passes no state to the types that it reads.
+    /// A thread-local, because serde passes no state to the types that it reads.
     static RESOLVER: RefCell<Option<Resolver>> = const { RefCell::new(None) };
 }
 
-/// Runs `read`, in which references are resolved.
+/// Runs `read`, and resolves the references that it finds.
 pub fn resolving<T>(
     resolver: impl Fn(&Reference) -> Result<String, String> + 'static,
     read: impl FnOnce() -> T,
@@ -43,18 +43,18 @@ pub fn resolving<T>(
     read()
 }
 
-/// A field with a secret.
+/// Reads a field with a secret.
 pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     deserializer.deserialize_any(SecretVisitor)
 }
 
-/// A list of secrets.
+/// Reads a list of secrets.
 pub fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let secrets = Vec::<Secret>::deserialize(deserializer)?;
     Ok(secrets.into_iter().map(|Secret(text)| text).collect())
 }
 
-/// Secrets by name.
+/// Reads secrets by name.
 pub fn map<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {

@@ -1,4 +1,4 @@
-//! Texts in commands that people paste into a shell.
+//! Quotes texts for commands that people paste into a shell.
 
 /// Quotes a text for the shell.
 pub fn quoted(text: &str) -> String {

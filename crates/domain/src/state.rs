@@ -19,10 +19,11 @@
 //! `release`, `retry` is `retry_head`). The state of a message is not stored: it follows from the
 //! sets that hold its sequence. A tombstone is in `ready`; the sender settles it without delivery.
 //! After a message's last attempt, `fail` also does what `withdraw` does, unless the message stays halted.
-//! With serial processing, a message that awaits its turn is `waiting`. A claim that passes a suspect makes it `delayed`
-//! (`defer`, part of `claim`).
+//! With serial processing, a message that awaits its turn is `waiting`. A claim that leaves a suspect out makes it
+//! `delayed` (`defer`, part of `claim`). A suspect is a message that may have crashed its worker.
 //!
-//! `crates/testing/src/model/events.rs` has this as a table; the reference model compares every call of a script with it.
+//! `crates/testing/src/model/events.rs` has these transitions as a table. The reference model compares every call of a
+//! script with it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -33,27 +34,27 @@ use super::Tombstone;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// May be claimed now.
+    /// The message may be claimed now.
     Waiting,
-    /// Under a processor's lease.
+    /// A processor or worker has a lease on the message.
     Processing,
-    /// Not to be processed before its time, or in backoff after a failed attempt.
+    /// The message must not be processed before its time, or is in backoff after a failed attempt.
     Delayed,
-    /// Processed; leaves when all messages before it in its lane have left.
+    /// The message is processed. It leaves when all messages before it in its lane have left.
     Ready,
-    /// Released to the sender, which is trying to deliver it.
+    /// The message was released to the sender, which is trying to deliver it.
     Delivering,
-    /// Its attempts are used up: its lane waits for an operator.
+    /// The attempts at the message are used up: its lane waits for an operator.
     Halted,
-    /// Pending, but its data in Redis cannot be read: its lane waits for an operator.
+    /// The message is pending, but its data in Redis cannot be read: its lane waits for an operator.
     Damaged,
-    /// Gone: accepted by the receiver.
+    /// The message is gone: the receiver accepted it.
     Delivered,
-    /// Gone: its transform or a policy dropped it.
+    /// The message is gone: its transform or a policy dropped it.
     Dropped,
-    /// Gone: it is a dead letter.
+    /// The message is gone: it is a dead letter.
     DeadLettered,
-    /// Gone: cancelled.
+    /// The message is gone: it was cancelled.
     Cancelled,
 }
 

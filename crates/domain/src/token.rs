@@ -1,4 +1,4 @@
-//! Tokens: who may call Reseq, and for what.
+//! Tokens: which callers may call Reseq, and for what.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::{DestinationName, hex::hex};
 
-/// What every token begins with, so that scanners for secrets recognise one.
+/// The prefix of every token, so that scanners for secrets recognise one.
 const PREFIX: &str = "rsq_";
 /// Characters of the part that names the token, and of the secret part: 71 and 256 bits.
 const ID_LENGTH: usize = 12;
@@ -19,7 +19,7 @@ pub const NAME_BYTES_MAX: usize = 128;
 /// The most destinations that one token lists.
 pub const TOKEN_DESTINATIONS_MAX: usize = 1_000;
 
-/// What a caller may do.
+/// A kind of calls that a token allows.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
@@ -27,7 +27,7 @@ pub const TOKEN_DESTINATIONS_MAX: usize = 1_000;
 pub enum Scope {
     /// Send messages.
     Ingest,
-    /// Claim messages as a worker, and report on them.
+    /// Claim messages as a worker, and report the results.
     Work,
     /// Read everything except tokens and the audit log.
     Read,
@@ -42,7 +42,7 @@ impl Scope {
     pub const ALL: [Scope; 5] =
         [Scope::Ingest, Scope::Work, Scope::Read, Scope::Operate, Scope::Admin];
 
-    /// As text.
+    /// The scope as text.
     pub fn as_str(self) -> &'static str {
         match self {
             Scope::Ingest => "ingest",
@@ -60,15 +60,15 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What a token allows.
+/// The calls that a token allows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Grant {
-    /// What its holder may do.
+    /// The kinds of calls that its holder may make.
     pub scopes: BTreeSet<Scope>,
-    /// With which destinations; all if absent.
+    /// The destinations with which it may be used; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destinations: Option<BTreeSet<DestinationName>>,
-    /// The most messages in one second that each process takes from its holder; 0: no limit.
+    /// The most messages per second that each process accepts from its holder; 0: no limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rate_per_second_max: u32,
 }
@@ -78,18 +78,18 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl Grant {
-    /// Everything.
+    /// A grant of everything.
     pub fn all() -> Grant {
         Grant { scopes: BTreeSet::from([Scope::Admin]), destinations: None, rate_per_second_max: 0 }
     }
 
-    /// To send messages to this destination.
+    /// A grant to send messages to this destination.
     pub fn to_send(destination: &DestinationName) -> Grant {
         let destinations = Some(BTreeSet::from([destination.clone()]));
         Grant { scopes: BTreeSet::from([Scope::Ingest]), destinations, rate_per_second_max: 0 }
     }
 
-    /// True if it includes this scope. `admin` includes all, `operate` includes `read`.
+    /// True if the grant includes this scope. `admin` includes all scopes, `operate` includes `read`.
     pub fn allows(&self, scope: Scope) -> bool {
         self.scopes.iter().any(|held| {
             *held == scope
@@ -98,43 +98,43 @@ impl Grant {
         })
     }
 
-    /// True if it includes this destination.
+    /// True if the grant includes this destination.
     pub fn covers(&self, destination: &DestinationName) -> bool {
         self.destinations.as_ref().is_none_or(|listed| listed.contains(destination))
     }
 }
 
-/// A token, as Redis has it: without its secret.
+/// A token as Redis stores it: without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// Names it, in lists and in the log.
+    /// The id that names the token in lists and in the log.
     pub id: String,
-    /// What it is for, for people.
+    /// The purpose of the token, for people.
     pub name: String,
-    /// What it allows.
+    /// The calls that the token allows.
     #[serde(flatten)]
     pub grant: Grant,
-    /// When it was made, in milliseconds since 1970.
+    /// When the token was created, in milliseconds since 1970.
     pub created_ms: u64,
-    /// When it ends, in milliseconds since 1970; never if absent.
+    /// When the token expires, in milliseconds since 1970; never if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<u64>,
-    /// The SHA-256 of the whole token, in hex. A slow hash would add nothing: a token is random.
+    /// The SHA-256 of the whole token, in hex. A slow hash would not be safer: a token is random.
     pub sha256: String,
 }
 
 impl Token {
-    /// True if it has ended.
+    /// True if the token has expired.
     pub fn is_expired(&self, now_ms: u64) -> bool {
         self.expires_ms.is_some_and(|end| end <= now_ms)
     }
 }
 
-/// The text of a token: a secret. It is shown once, and never stored.
+/// The text of a token: a secret. Reseq shows it once, and never stores it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenText(String);
 
-/// So many random letters and digits.
+/// This many random letters and digits.
 fn characters(rng: &mut impl CryptoRng, count: usize) -> String {
     rng.sample_iter(Alphanumeric).take(count).map(char::from).collect()
 }
@@ -145,7 +145,7 @@ pub fn random_text(rng: &mut impl CryptoRng) -> String {
 }
 
 impl TokenText {
-    /// A new one.
+    /// A new random token.
     pub fn random(rng: &mut impl CryptoRng) -> TokenText {
         TokenText(format!("{PREFIX}{}_{}", characters(rng, ID_LENGTH), random_text(rng)))
     }
@@ -165,12 +165,12 @@ impl TokenText {
         &self.0[PREFIX.len()..PREFIX.len() + ID_LENGTH]
     }
 
-    /// The secret itself, to be shown once.
+    /// The secret itself, to show it once.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Its SHA-256, in hex.
+    /// The SHA-256 of the text, in hex.
     pub fn sha256(&self) -> String {
         sha256_of(&self.0)
     }

@@ -20,14 +20,14 @@ pub struct TopicName(DestinationName);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Topic {
-    /// Its name.
+    /// The name of the topic.
     pub name: TopicName,
-    /// Each destination gets a copy of what is published, with a position in its own order.
+    /// The destinations. Each gets a copy of each published message, with a position in its own order.
     pub destinations: Vec<DestinationName>,
 }
 
 impl Topic {
-    /// Checks the number of destinations, and that none is named twice.
+    /// Checks the number of destinations, and that no destination is named twice.
     pub fn validate(&self) -> Result<(), InvalidField> {
         let bad = |problem: String| Err(InvalidField { field: "destinations", problem });
         if self.destinations.is_empty() || self.destinations.len() > DESTINATIONS_MAX {

@@ -1,4 +1,4 @@
-//! Which trace a message belongs to: the header `traceparent` of W3C Trace Context.
+//! The trace that a message belongs to: the header `traceparent` of W3C Trace Context.
 
 use sha2::{Digest, Sha256};
 
@@ -13,11 +13,11 @@ const SAMPLED: u8 = 1;
 /// A span of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
-    /// The trace.
+    /// The id of the trace.
     pub trace_id: [u8; 16],
-    /// The span in it.
+    /// The id of the span in the trace.
     pub span_id: [u8; 8],
-    /// Whether the trace is recorded.
+    /// True if the trace is recorded.
     pub is_sampled: bool,
 }
 
@@ -38,13 +38,13 @@ impl TraceContext {
         is_valid.then_some(TraceContext { trace_id, span_id, is_sampled })
     }
 
-    /// The context that these headers name, names in lower case.
+    /// Finds the context in these headers, whose names are in lower case.
     pub fn of(headers: &[(String, String)]) -> Option<TraceContext> {
         let (_, text) = headers.iter().find(|(name, _)| name == TRACEPARENT)?;
         TraceContext::parse(text)
     }
 
-    /// Its `traceparent`.
+    /// The value of `traceparent` for this context.
     pub fn header(&self) -> String {
         let flags = if self.is_sampled { SAMPLED } else { 0 };
         format!("00-{}-{}-{flags:02x}", hex(&self.trace_id), hex(&self.span_id))
@@ -55,7 +55,7 @@ impl TraceContext {
         hex(&self.trace_id)
     }
 
-    /// The span of this attempt at a stage. Each process computes the same id, so none has to store it.
+    /// The span of this attempt at a stage. Each process computes the same id, so none of them has to store it.
     pub fn child(&self, stage: &str, attempt: u32) -> TraceContext {
         let mut digest = Sha256::new();
         digest.update(self.trace_id);
@@ -68,7 +68,7 @@ impl TraceContext {
     }
 }
 
-/// Lower-case hex digits, exactly as many as fit.
+/// Reads lower-case hex digits: exactly as many as the array needs.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

@@ -1,6 +1,6 @@
-//! Fault injection for tests. Empty in release builds, which lack the features `pause-points` and
-//! `planted-bugs`. The bugs themselves are in `tests/faults/planted_bugs/` and `tests/lua_bugs/`: the
-//! product only has the places for them.
+//! Fault injection for tests. Empty in release builds, which lack the features `pause-points` and `planted-bugs`. The
+//! bugs are listed in `tests/faults/planted_bugs/` and `tests/lua_bugs/`; the product contains only the places where a
+//! bug takes effect.
 
 pub mod pause;
 pub mod planted;

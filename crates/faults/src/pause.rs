@@ -19,7 +19,7 @@ macro_rules! points {
             /// All points, in the order of a message's path.
             pub const ALL: &'static [Point] = &[$(Point::$point),*];
 
-            /// Its name in tests and tables.
+            /// The name of the point in tests and tables.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Point::$point => $name,)*
@@ -42,20 +42,20 @@ points! {
     ProcessorCompleted = "processor.completed",
     /// A failed attempt is in Redis; this process has not acted on it yet.
     ProcessorFailed = "processor.failed",
-    /// A run is released; nothing of it is sent.
+    /// A run is released; none of its messages is sent.
     SenderReleased = "sender.released",
     /// A delivery is about to be sent.
     SenderSending = "sender.sending",
-    /// The receiver has accepted; nothing is settled.
+    /// The receiver has accepted a delivery; nothing is settled.
     SenderAccepted = "sender.accepted",
-    /// The receiver has refused; Redis does not know it yet.
+    /// The receiver has refused a delivery; Redis does not know it yet.
     SenderRefused = "sender.refused",
     /// The refusal is in Redis: the head waits, is halted or leaves. The sender still holds the
     /// lane.
     SenderEnded = "sender.ended",
     /// The delivered messages are settled in Redis; the next run has not begun.
     SenderAcked = "sender.acked",
-    /// A partition is owned; nothing in it has been read.
+    /// This pod owns a partition, and has not read anything in it.
     OwnerTaken = "owner.taken",
     /// The owner is about to renew its leases.
     OwnerRenewing = "owner.renewing",
@@ -65,17 +65,17 @@ points! {
     ShutdownDraining = "shutdown.draining",
 }
 
-/// Pauses this process here, if a test wants it.
+/// Pauses this process here, if a test requests it.
 #[cfg(not(feature = "pause-points"))]
 #[inline(always)]
 pub async fn point(_: Point) {}
 
-/// Pauses this process here, if a test wants it.
+/// Pauses this process here, if a test requests it.
 #[cfg(feature = "pause-points")]
 pub async fn point(point: Point) {
     static SOCKET: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
     if let Some(socket) = SOCKET.get_or_init(|| std::env::var("RESEQ_PAUSE_SOCKET").ok()) {
-        // A test that has ended pauses no one.
+        // If the test has ended, do not pause.
         let _ = visit(socket, point).await;
     }
 }

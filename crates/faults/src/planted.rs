@@ -1,5 +1,5 @@
-//! Bugs planted on purpose, one at a time, to see which tests catch each. A place asks [`is`] for the
-//! bug by its name; the table in `tests/faults/planted_bugs/mod.rs` says what each breaks.
+//! Bugs planted on purpose, one at a time, to see which tests find each. The code asks [`is`] whether a bug is planted.
+//! The table in `tests/faults/planted_bugs/mod.rs` describes the effect of each bug.
 
 /// True if this bug is planted in this process.
 #[cfg(not(feature = "planted-bugs"))]

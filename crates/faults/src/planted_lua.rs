@@ -1,5 +1,4 @@
-//! Other texts of Lua files, for tests that plant a bug in a script. The bugs themselves are in
-//! `tests/lua_bugs/`.
+//! Replaces the texts of Lua files, for tests that plant a bug in a script. The bugs are in `tests/lua_bugs/`.
 //!
 //! [`plant`] replaces a file for the scripts that the current thread assembles. In a process,
 //! `RESEQ_PLANTED_SCRIPTS` names a folder whose files replace those of the same path in `lua/`.
@@ -14,13 +13,12 @@ pub fn text_of<'a>(_file: &str, text: &'a str) -> std::borrow::Cow<'a, str> {
 #[cfg(feature = "planted-bugs")]
 pub use with_bugs::{Planted, plant, text_of};
 
-/// Other times for tests that may be slow: how far ahead the times of calls may be, after how long other suspects
-/// get their turn, and the second of a rate. Read only with the feature; there without it too, so that the tests' crate compiles with the product
-/// as it is released.
+/// How far ahead the times of calls may be, for tests that may be slow. The product reads these values only with the
+/// feature `planted-bugs`. They exist without it too, so that the tests compile with a release build.
 pub static CALL_MS_MAX: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-/// See [`CALL_MS_MAX`].
+/// After how long other suspects get their turn. See [`CALL_MS_MAX`].
 pub static SUSPECT_DELAY_MS: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-/// See [`CALL_MS_MAX`].
+/// The length of the second of a rate. See [`CALL_MS_MAX`].
 pub static SECOND_US: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
 
 #[cfg(feature = "planted-bugs")]
@@ -28,11 +26,11 @@ mod with_bugs {
     use std::{borrow::Cow, cell::RefCell, fs, path::PathBuf, sync::OnceLock};
 
     thread_local! {
-        /// A file in `lua/`, without `.lua`, and its other text.
+        /// The name of a file in `lua/`, without `.lua`, and the text that replaces it.
         static HERE: RefCell<Option<(&'static str, String)>> = const { RefCell::new(None) };
     }
 
-    /// What is run in place of a file's text: the text, or another that was planted.
+    /// The text to run for a file: its own text, or the planted one.
     pub fn text_of<'a>(file: &str, text: &'a str) -> Cow<'a, str> {
         let here = HERE.with_borrow(|here| {
             here.as_ref().filter(|(planted, _)| *planted == file).map(|(_, other)| other.clone())
@@ -47,12 +45,12 @@ mod with_bugs {
         fs::read_to_string(folder.as_ref()?.join(format!("{file}.lua"))).ok()
     }
 
-    /// While it lives, the scripts that this thread puts together have the other text.
+    /// While this lives, the scripts that this thread assembles contain the planted text.
     #[derive(Debug)]
     pub struct Planted(());
 
-    /// Gives another text of a file in `lua/` (named without `.lua`) to the scripts that this thread puts
-    /// together from here on.
+    /// Replaces the text of a file in `lua/` (named without `.lua`) in the scripts that this thread assembles from now
+    /// on.
     #[must_use]
     pub fn plant(file: &'static str, text: String) -> Planted {
         HERE.set(Some((file, text)));

@@ -34,8 +34,8 @@ const NESTING_MAX: usize = 1000;
 /// recently used one.
 pub(super) const COMPILED_MAX: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
-/// Evaluates the inputs from standard input. When that is closed, the process ends, even during
-/// an evaluation: a killed service leaves no runner behind.
+/// Evaluates the inputs from standard input. When standard input is closed, the process ends, even during an
+/// evaluation: so a killed service leaves no runner behind.
 pub fn run() -> io::Result<()> {
     bound()?;
     let (mut input, mut output) = (io::stdin().lock(), io::stdout());

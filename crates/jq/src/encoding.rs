@@ -13,12 +13,12 @@ pub const DECODED: &str = "gzip, deflate and br";
 /// The buffer of the decoder of `br`, in bytes.
 const BUFFER_BYTES: usize = 4096;
 
-/// True if a body with this `Content-Encoding` can be decoded.
+/// True if Reseq can decode a body with this `Content-Encoding`.
 pub fn can_decode(encoding: &str) -> bool {
     ["gzip", "x-gzip", "deflate", "br"].iter().any(|one| one.eq_ignore_ascii_case(encoding))
 }
 
-/// The body without its encoding, of at most `bytes_max`.
+/// The decoded body, of at most `bytes_max`.
 pub(super) fn decoded(input: &Input, bytes_max: usize) -> Result<Bytes, String> {
     let Some(encoding) = Message::encoding(&input.headers) else { return Ok(input.body.clone()) };
     let body = &*input.body;

@@ -21,15 +21,17 @@ use shares::{FairShare, Shares};
 
 /// A process that was idle for this time ends.
 const IDLE: Duration = Duration::from_secs(60);
-/// An expression is quick if its last evaluation took at most this. Others get fewer processes.
+/// An expression is quick if its last evaluation took at most this time. Expressions that are not quick get fewer
+/// processes.
 const QUICK: Duration = Duration::from_secs(5);
 
 /// The time limits of one evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The limit of all steps together: to wait for a process, to start one, and to evaluate.
+    /// The limit of all steps together: the wait for a process, its start, and the evaluation.
     pub whole: Duration,
-    /// The limit of the wait for a process, and of the evaluation alone. The start of a process has no such limit.
+    /// The limit of each of two steps: the wait for a process, and the evaluation. The start of a process has no such
+    /// limit.
     pub step: Duration,
 }
 
@@ -59,7 +61,7 @@ pub(super) struct Pool {
     idle: Mutex<Idle<Runner>>,
 }
 
-/// A process, and the expressions that it keeps compiled. The process forgets by the same rule as this cache.
+/// A process, and the expressions that it keeps compiled. This cache drops expressions by the same rule as the process.
 struct Process<T> {
     runner: T,
     compiled: LruCache<Arc<str>, ()>,
@@ -77,9 +79,9 @@ impl<T> Process<T> {
 
 /// Idle processes. Idle and busy processes together are never more than `processes_max`.
 struct Idle<T> {
-    /// Each process, and since when it is idle. The last was used most recently.
+    /// Each process, and when it became idle. The process used last is at the end.
     processes: Vec<(Process<T>, Instant)>,
-    /// True while a task runs that ends processes idle for long.
+    /// True while a task runs that ends idle processes.
     is_swept: bool,
 }
 
@@ -95,9 +97,9 @@ impl<T> Idle<T> {
         self.processes.retain(|(_, since)| now.duration_since(*since) < IDLE);
     }
 
-    /// Takes a process that keeps this expression compiled, or has room for it. If there is none,
-    /// returns `None` while one more process may start: the idle ones would have to forget an
-    /// expression, and compile it again later. Otherwise takes the process that was used last.
+    /// Takes a process that keeps this expression compiled, or has room for it. If there is none and one more process
+    /// may start, returns `None`: an idle process would have to drop a compiled expression. Otherwise takes the process
+    /// that was used last.
     fn take(&mut self, expression: &str, may_be_more: bool) -> Option<Process<T>> {
         let last = |is_fit: &dyn Fn(&Process<T>) -> bool| {
             self.processes.iter().rposition(|(process, _)| is_fit(process))
@@ -136,7 +138,7 @@ impl Clock {
         Clock { limits, deadline: Instant::now() + limits.whole }
     }
 
-    /// The end of a step that begins now, and the limit that determines it.
+    /// The end of a step that begins now, and the limit from which it follows.
     fn step(&self) -> (Instant, Duration) {
         let end = Instant::now() + self.limits.step;
         match end < self.deadline {
@@ -158,7 +160,7 @@ impl Pool {
         self.idle.lock().processes.iter().filter_map(|(process, _)| process.runner.id()).collect()
     }
 
-    /// An idle process for this expression. `None`: the caller, which holds a slot, starts one.
+    /// An idle process for this expression. `None`: the caller, which has a place, starts a new process.
     fn take_idle(&self, expression: &str) -> Option<Process<Runner>> {
         let mut idle = self.idle.lock();
         let may_be_more = idle.processes.len() + self.share.taken() <= self.processes_max;

@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// The first bytes from a runner, to recognize one. The last digit changes with the protocol.
+/// The first bytes that a runner sends. The last digit changes with the protocol.
 pub const GREETING: &[u8; 8] = b"RESEQJQ3";
 /// The version that a runner sends after the greeting.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -47,7 +47,7 @@ pub struct Input {
 /// The result of an evaluation.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Evaluated {
-    /// The one output, as JSON.
+    /// The only output, as JSON.
     One(Bytes),
     /// There was no output.
     None,

@@ -39,7 +39,7 @@ impl Program {
     pub fn of_environment() -> Program {
         let named = std::env::var_os(PROGRAM_VARIABLE).filter(|path| !path.is_empty());
         Program(named.unwrap_or_else(|| {
-            // On Linux, this stays the same program even after its file is replaced.
+            // On Linux, this path names the same program even after its file is replaced.
             match cfg!(target_os = "linux") {
                 true => "/proc/self/exe".into(),
                 false => std::env::current_exe().map_or_else(|_| "reseq".into(), Into::into),
@@ -69,7 +69,7 @@ impl Runner {
     pub async fn start(program: &Program, setup: &[u8]) -> Result<Runner, String> {
         let mut child = Command::new(&program.0)
             .arg("jq-runner")
-            // The runner must not see the environment, which holds secrets, nor get Ctrl-C.
+            // The runner must not get the environment, which holds secrets, nor Ctrl-C.
             .env_clear()
             .env(CHILD_VARIABLE, "1")
             .process_group(0)
@@ -117,7 +117,7 @@ impl Runner {
         Ok(bytes)
     }
 
-    /// Its process id, while it runs.
+    /// The id of the process, while it runs.
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }

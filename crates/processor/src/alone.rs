@@ -1,4 +1,5 @@
-//! The permit of a process to hold messages that must be alone.
+//! The permit of a process to hold messages that must be alone. Such a message may have crashed its workers more than
+//! once; no other suspect may be in its process.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,17 +10,17 @@ use tokio::{
 
 use domain::DestinationName;
 
-/// A claim that leaves out messages which must be alone delays them by a second (`lua/include/suspects.lua`). A poll finds
-/// them a second later at most.
+/// How long the permit is kept for a destination. A claim delays the messages that it leaves out by a second
+/// (`lua/include/suspects.lua`), and a poll finds them a second later at most.
 const KEPT: Duration = Duration::from_secs(3);
 
-/// The permit, until the last clone is dropped.
+/// The permit. It is free again when the last clone is dropped.
 pub(super) type Alone = Arc<OwnedSemaphorePermit>;
 
-/// One permit. A destination that needed it and did not get it is the next to get it.
+/// Hands out the only permit. A destination that needed the permit and did not get it is the next to get it.
 pub(super) struct OneAlone {
     free: Arc<Semaphore>,
-    /// For which destination it is kept, and until when.
+    /// The destination for which the permit is kept, and until when.
     kept: Option<(DestinationName, Instant)>,
 }
 
@@ -28,7 +29,7 @@ impl OneAlone {
         OneAlone { free: Arc::new(Semaphore::new(1)), kept: None }
     }
 
-    /// Takes the permit for a claim of this destination, if nobody holds it and it is not kept for another one.
+    /// Takes the permit for a claim of this destination, if nobody holds it and it is not kept for another destination.
     pub(super) fn take(&mut self, name: &DestinationName, now: Instant) -> Option<Alone> {
         if self.kept.as_ref().is_some_and(|(other, until)| other != name && now < *until) {
             return None;
@@ -38,7 +39,7 @@ impl OneAlone {
         Some(Arc::new(permit))
     }
 
-    /// A claim of this destination without the permit may have left out messages that must be alone.
+    /// Keeps the permit for this destination: a claim without the permit may have left out messages that must be alone.
     pub(super) fn keep_for(&mut self, name: &DestinationName, now: Instant) {
         if self.kept.as_ref().is_none_or(|(_, until)| *until <= now) {
             self.kept = Some((name.clone(), now + KEPT));

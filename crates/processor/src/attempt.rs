@@ -21,7 +21,7 @@ use faults::pause::{Point, point};
 use store::{Catalog, CatalogEntry, Claimed, Failed, server_clock};
 use telemetry::{Noted, SpanOf, TRANSFORMS};
 
-/// Whose attempt has ended, and the class of its slot.
+/// The destination of an attempt that has ended, and the class of its slot.
 pub(super) type Ended = (DestinationName, Class);
 
 /// Runs attempts, each in its own task.
@@ -31,14 +31,13 @@ pub(super) struct Attempts {
     pub(super) leases: Arc<Leases>,
     /// Cancelled when unfinished messages must be requeued.
     pub(super) abandon: CancellationToken,
-    /// Where each attempt reports its destination when it has ended.
+    /// Where each attempt reports its end.
     pub(super) ended: mpsc::UnboundedSender<Ended>,
     pub(super) tasks: TaskTracker,
 }
 
 impl Attempts {
-    /// How many attempts for this destination may run in this pod at once; 0 if the pod does not
-    /// have its transform.
+    /// How many attempts for this destination may run in this pod at once; 0 if the pod does not have the transform.
     pub(super) fn at_once_max(&self, entry: &CatalogEntry) -> usize {
         let Some(transform) = self.transforms.of(entry) else { return 0 };
         let most = entry.destination.transform.concurrency as usize;
@@ -95,7 +94,7 @@ struct Attempt {
     transform: Arc<dyn Transform>,
     meter: telemetry::Transformed,
     guard: LeaseGuard,
-    /// Meanwhile this process claims no other suspects.
+    /// While an attempt holds this, the process claims no other message that must be alone.
     _alone: Option<Alone>,
     token: LeaseToken,
     message: Box<Stamped>,
@@ -105,7 +104,7 @@ impl Attempt {
     async fn run(self, finisher: &Finisher, abandon: CancellationToken) {
         let begun = Instant::now();
         let result = tokio::select! {
-            // Poll the transform first: if it finishes at once, the others are never polled.
+            // Poll the transform first: if it finishes at once, the other branches are never polled.
             biased;
             result = self.transform() => Some(result),
             // The lease is lost: Redis would ignore the result.
@@ -137,8 +136,8 @@ impl Attempt {
                     Output::Deliver(body) => Some(body),
                     Output::Drop => None,
                 };
-                // Without a log, nothing shows `processed` later: Redis can keep the record.
-                // A trace shows it.
+                // Without a log, nobody reads `processed` later, so Redis can keep the record as it is. A trace shows
+                // `processed`.
                 let is_unchanged = self.entry.destination.log_max == 0
                     && !is_traced
                     && output.as_ref() == Some(&self.message.message.body);

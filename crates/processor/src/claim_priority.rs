@@ -1,10 +1,11 @@
-//! Which processor claims from a destination first. A wake-up reaches every processor, but only one of them gets the
-//! message, and a claim that finds nothing costs Redis nearly as much as one that does. So the live processors have
-//! an order for each destination, which each computes by itself (rendezvous hashing: Thaler and Ravishankar, "Using
-//! name-based mappings to increase hit rates", 1998). The first claims at once. The others wait, each longer than the
-//! one before, and then ask for all such destinations at once which still have waiting messages: those before them
-//! may be busy, or gone. The order only divides the work. If processors do not agree on it, for example because one
-//! has just started, claims find nothing or begin later. No I/O.
+//! Decides which processor claims from a destination first. A wake-up reaches every processor, but only one of them
+//! gets the message, and a claim that finds nothing costs Redis nearly as much as one that finds a message. So each
+//! processor computes the same order of the live processors for a destination (rendezvous hashing: Thaler and
+//! Ravishankar, "Using name-based mappings to increase hit rates", 1998). The first processor claims at once. Each of
+//! the others waits longer than the processor before it, because the processors before it may be busy, or gone. Then it
+//! asks Redis which of the destinations that it left to others still have waiting messages. The order only divides the
+//! work. If processors do not agree on it, for example because one has just started, claims find nothing or begin
+//! later. No I/O.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -16,23 +17,23 @@ use tokio::time::Instant;
 
 use domain::DestinationName;
 
-/// The period of the checks, in addition to the time that claims take now.
+/// The period of the checks is this plus the average time of a claim.
 const PERIOD: Duration = Duration::from_millis(5);
-/// The longest period, however slow claims are.
+/// The longest period, even if claims are slow.
 const PERIOD_MAX: Duration = Duration::from_millis(100);
-/// The most periods that a processor waits, however many are before it.
+/// The most periods that a processor waits, even if more processors are before it.
 const PERIODS_MAX: usize = 4;
 
 pub(super) struct ClaimPriority {
     /// This processor's pod.
     pod: String,
-    /// The pods of the others.
+    /// The pods of the other processors.
     others: Vec<String>,
-    /// What is left to others: first what the next check asks for.
+    /// The destinations that are left to others, by check: the next check takes the first set.
     left: VecDeque<HashSet<DestinationName>>,
     /// When the next check is due.
     next: Option<Instant>,
-    /// How long claims take: a moving average.
+    /// The time that claims take: a moving average.
     claim_takes: Duration,
 }
 
@@ -47,17 +48,18 @@ impl ClaimPriority {
         }
     }
 
-    /// The pods of all live processors.
+    /// Sets the pods of all live processors.
     pub(super) fn live(&mut self, pods: impl Iterator<Item = String>) {
         self.others = pods.filter(|pod| *pod != self.pod).collect();
     }
 
-    /// How long a claim took.
+    /// Notes how long a claim took.
     pub(super) fn claimed(&mut self, took: Duration) {
         self.claim_takes = (self.claim_takes * 7 + took) / 8;
     }
 
-    /// A destination may have waiting messages. True if it is left to others, until a check.
+    /// Decides about a destination that may have waiting messages. True if this processor leaves the destination to
+    /// others until its next check.
     pub(super) fn defers(&mut self, name: &DestinationName, now: Instant) -> bool {
         let mine = rank(&self.pod, name);
         let before = self.others.iter().filter(|other| rank(other, name) < mine).count();
@@ -73,7 +75,7 @@ impl ClaimPriority {
         true
     }
 
-    /// When [`ClaimPriority::take`] is due; `None`: nothing is left to others.
+    /// The time of the next check; `None`: no destination is left to others.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
     }
@@ -86,13 +88,13 @@ impl ClaimPriority {
         due
     }
 
-    /// Leaves nothing to others any more.
+    /// Forgets the destinations that are left to others.
     pub(super) fn clear(&mut self) {
         (self.left, self.next) = (VecDeque::new(), None);
     }
 }
 
-/// The lowest is first. Pods of one version compute the same.
+/// The place of a pod in the order of a destination: the lowest is first. Pods of the same version compute the same.
 fn rank(pod: &str, name: &DestinationName) -> u64 {
     let mut hasher = DefaultHasher::new();
     (pod, name.as_str()).hash(&mut hasher);

@@ -1,28 +1,28 @@
-//! For how many messages a claim asks: about as many as the destination had waiting before. A claim in flight reserves
-//! a slot for each, so that large claims from quiet destinations would keep all slots from the others. No I/O.
+//! How many messages a claim asks for: about as many as the destination had waiting before. A claim in flight reserves
+//! a slot for each message, so large claims from quiet destinations would take all slots from the others. No I/O.
 
 use std::collections::HashMap;
 
 use domain::DestinationName;
 
-/// Every claim may ask for this many.
+/// Every claim may ask for at least this many messages.
 const SIZE_MIN: usize = 4;
-/// Destinations with more are not quiet: only their share of the slots limits their claims.
+/// A destination with more messages is not quiet: only its share of the slots limits its claims.
 const QUIET_MAX: usize = 64;
 
 #[derive(Default)]
 pub(super) struct ClaimSizes {
-    /// The most messages of the next claim, by quiet destination.
+    /// The most messages of the next claim, for each quiet destination.
     of_quiet: HashMap<DestinationName, usize>,
 }
 
 impl ClaimSizes {
-    /// For how many messages the next claim may ask.
+    /// The most messages that the next claim may ask for.
     pub(super) fn next(&self, name: &DestinationName) -> usize {
         self.of_quiet.get(name).copied().unwrap_or(usize::MAX)
     }
 
-    /// A claim found this many messages. Where there were as many as it asked for, the next one asks for twice as many.
+    /// Notes that a claim found this many messages. The next claim may ask for twice as many.
     pub(super) fn claimed(&mut self, name: &DestinationName, found: usize) {
         let size = (2 * found).max(SIZE_MIN);
         if size > QUIET_MAX {

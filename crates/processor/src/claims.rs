@@ -34,23 +34,23 @@ use store::{
 const CALLS_MAX: usize = 64;
 /// The most messages of one claim.
 const CLAIM_MAX: usize = 256;
-/// In its turn, a destination gets its share of the free slots by weight, or a quantum if that is more. A quantum
-/// is the number of all slots divided by this.
+/// The number of all slots divided by this is a *quantum*. In its turn, a destination gets its share of the free slots
+/// by weight, or a quantum if that is more.
 const QUANTUM_DIVISOR: usize = 16;
 /// The largest quantum.
 const QUANTUM_MAX: usize = 64;
-/// While a claim is in flight and less than a quantum of slots is free, the next claim waits until this long after
-/// the last one began. Meanwhile more slots become free: a claim for one message costs Redis nearly as much as one
-/// for many.
+/// While a claim is in flight and less than a quantum of slots is free, the next claim begins no earlier than this long
+/// after the previous one began. Meanwhile more slots become free: a claim for one message costs Redis nearly as much
+/// as a claim for many.
 const GATHER: Duration = Duration::from_millis(5);
-/// How long to try to requeue the messages of a claim that had no answer.
+/// How long this process tries to requeue the messages of a claim that had no answer.
 const REQUEUE_WITHIN: Duration = Duration::from_secs(10);
 
-/// While Redis has no memory left, and no head waits: how long until the next claim of the destination.
+/// The pause before the next claim of a destination while Redis has no memory left and no head waits.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
-/// What [`Claims::next`] returns.
+/// The events that [`Claims::next`] returns.
 pub(super) enum ClaimsEvent {
-    /// The result of a claim, and the permit that is kept until suspects among them are processed.
+    /// The result of a claim, and the permit to keep while messages that must be alone are processed.
     Messages(Arc<CatalogEntry>, Claimed, Option<Alone>),
     /// Names of destinations that may have waiting messages.
     Names,
@@ -73,28 +73,28 @@ pub(super) struct Claims {
     lease: Duration,
     slots: Slots,
     sizes: ClaimSizes,
-    /// Which destinations are left to other processors at first.
+    /// Decides which destinations are left to other processors at first.
     claim_priority: ClaimPriority,
     check: Option<Check>,
     /// Destinations with a claim in flight, and whether a hint arrived meanwhile.
     claims_in_flight: HashMap<DestinationName, bool>,
     calls: FuturesUnordered<BoxFuture<'static, Answer>>,
     poll: Option<Poll>,
-    /// Poll again afterwards: the poll in flight may have missed a change.
+    /// True if a change may have come too late for the poll in flight: poll again after it.
     poll_again: bool,
     /// When the last claim started.
     begun: Instant,
     /// Destinations whose last claim failed. The next poll claims again: Redis may have leased messages to the
     /// failed claim.
     failed: Vec<DestinationName>,
-    /// Destinations with a claim that Redis did not answer: it may have leased messages that no
-    /// process has received. With the permit of the claim, because its repetition returns the same messages.
+    /// Destinations with a claim that Redis did not answer: it may have leased messages that no process has received.
+    /// Each has the permit of the claim, because a repetition returns the same messages.
     unanswered: HashMap<DestinationName, Option<Alone>>,
-    /// A claim asks for messages that must be alone only with this permit.
+    /// The permit for messages that must be alone. Only a claim with this permit asks for such messages.
     alone: OneAlone,
     /// Call sequences without a call in flight.
     call_sequences: HashMap<DestinationName, CallSequence>,
-    /// Changed destinations, to drop the call sequences and the rivals of removed ones.
+    /// Changed destinations. For each removed destination, drops what this processor remembers about it.
     changed: Changed,
 }
 
@@ -121,7 +121,7 @@ impl Claims {
         }
     }
 
-    /// Takes a wake-up. False if there will be no more.
+    /// Takes a wake-up. False if no more wake-ups will come.
     pub(super) fn take_wake(&mut self, wake: Result<Wake, RecvError>) -> bool {
         match wake {
             Ok(Wake::Waiting(name)) => self.woken(name),
@@ -132,7 +132,7 @@ impl Claims {
         true
     }
 
-    /// A wake-up or a poll says that the destination has waiting messages. All processors learn it.
+    /// Called when a wake-up or a poll says that the destination has waiting messages. All processors learn this.
     fn woken(&mut self, name: DestinationName) {
         if self.claims_in_flight.contains_key(&name)
             || !self.claim_priority.defers(&name, Instant::now())
@@ -153,7 +153,7 @@ impl Claims {
         }
     }
 
-    /// Frees a slot of this destination: the message in it is done.
+    /// Frees a slot of this destination, because the message in the slot is done.
     pub(super) fn freed(&mut self, class: Class, name: &DestinationName) {
         self.slots.of(class).lock().shares.give_back(name, 1);
     }
@@ -190,10 +190,10 @@ impl Claims {
                 self.hint(name);
                 continue;
             }
-            // Claim only what can start at once: a message must not wait for a slot under a lease.
+            // Claim only as many messages as can start at once: a message must not wait for a slot under a lease.
             let most = at_once_max(&entry);
             if entry.claimers() != Claimers::Builtin || entry.paused.processing || most == 0 {
-                // No later claim would return the messages that an unanswered one has leased.
+                // A later claim would not return the messages that an unanswered claim has leased.
                 self.requeue_unanswered(entry, Instant::now() + REQUEUE_WITHIN);
                 continue;
             }
@@ -254,8 +254,8 @@ impl Claims {
         self.calls.push(call.boxed());
     }
 
-    /// Begins to requeue the messages of claims without an answer, because this process claims no
-    /// more. After `deadline`, their leases expire instead. False if there is nothing to requeue.
+    /// Begins to requeue the messages of claims without an answer, because this process claims no more. After
+    /// `deadline`, the leases expire instead. False if there is nothing to requeue.
     pub(super) fn requeue_all_unanswered(&mut self, deadline: Instant) -> bool {
         let unanswered: Vec<_> = self.unanswered.keys().cloned().collect();
         for name in &unanswered {
@@ -267,8 +267,8 @@ impl Claims {
         !unanswered.is_empty()
     }
 
-    /// Repeats a claim that had no answer. Redis returns the same messages, and they are requeued, so
-    /// that no stall is counted.
+    /// Repeats a claim that had no answer. Redis returns the same messages. They are requeued, so that no stall is
+    /// counted.
     fn requeue_unanswered(&mut self, entry: Arc<CatalogEntry>, deadline: Instant) {
         let name = &entry.destination.name;
         if self.claims_in_flight.contains_key(name) || self.unanswered.remove(name).is_none() {
@@ -359,7 +359,7 @@ impl Claims {
             self.claim_priority.claimed(took);
             self.sizes.claimed(&name, got);
         }
-        // A repeated claim returns what the first one got, even if it is more than now requested.
+        // A repeated claim returns the messages of the first one, even if they are more than it asks for.
         match room.checked_sub(got) {
             Some(unused) => self.slots_of(&entry).unused(&entry.destination, unused),
             None => self.slots_of(&entry).took(&entry.destination, got - room),
@@ -367,7 +367,7 @@ impl Claims {
         if got > 0 {
             telemetry::claimed(name.as_str(), got);
         }
-        // Each message that leaves makes the next one of its lane a head. A wake-up announces the end of a rest.
+        // Each message that leaves makes the next message of its lane a head. A wake-up announces the end of a rest.
         let has_filled = got >= room && claimed.rest.is_none();
         if has_filled || claimed.may_have_more || claimed.is_full {
             self.hint(name);

@@ -1,4 +1,4 @@
-//! Decides which destination claims next: each in turn, and by weight over time. No I/O.
+//! Decides which destination claims next: destinations take turns, by weight over time. No I/O.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,28 +9,28 @@ const SLOT: u64 = 1 << 20;
 /// How many destinations outside the queue are remembered.
 const REMEMBERED_MAX: usize = 1024;
 
-/// The destinations in the queue for their turn. First is the one that used least, relative to its
-/// weight; among equals, the one that waited longest. A new or returning destination starts at the
-/// level of the one being served: no destination saves up turns, so none waits longer than one round. While a claim of a
-/// destination is in flight, it is not in the queue, and loses nothing.
+/// The destinations that wait for their turn. First is the destination that has used least, relative to its weight;
+/// among equals, the one that waited longest. A new or returning destination starts at the level of the destination
+/// being served: no destination saves up turns, so none waits longer than one round. While a claim of a destination is
+/// in flight, the destination is not in the queue, but keeps its level.
 #[derive(Default)]
 pub(super) struct FairQueue {
-    /// By the cost used so far, then by number of arrival.
+    /// The key is the cost used so far, then the number of arrival.
     queue: BTreeMap<(u64, u64), (DestinationName, u32)>,
     places: HashMap<DestinationName, (u64, u64)>,
     /// The sum of the weights in the queue.
     weights: u64,
     /// The cost that each destination has used: slots divided by weight.
     had: HashMap<DestinationName, u64>,
-    /// Destinations with a claim in flight, or whose last claim took all that it might.
+    /// Destinations with a claim in flight, or whose last claim used all its slots.
     claiming: HashSet<DestinationName>,
-    /// The cost level of the last destination in turn.
+    /// The level: the cost that the last destination in turn had used.
     level: u64,
     number: u64,
 }
 
 impl FairQueue {
-    /// Adds a destination to the queue, unless it is there.
+    /// Adds a destination to the queue, unless it is already there.
     pub(super) fn push(&mut self, name: DestinationName, weight: u32) {
         if self.places.contains_key(&name) {
             return;
@@ -44,7 +44,7 @@ impl FairQueue {
         self.queue.insert(position, (name, weight));
     }
 
-    /// Removes the next destination. Returns it with the sum of the weights that were in the queue.
+    /// Removes the next destination. Returns it with the sum of the weights that were in the queue, including its own.
     pub(super) fn pop(&mut self) -> Option<(DestinationName, u64)> {
         let ((had, _), (name, weight)) = self.queue.pop_first()?;
         self.places.remove(&name);
@@ -66,21 +66,21 @@ impl FairQueue {
         self.queue.values().map(|(name, _)| name)
     }
 
-    /// Charges the destination for the slots of messages that begin on arrival. Nothing else wants them, so it is the one
-    /// being served: others start at its level.
+    /// Charges the destination for the slots of messages that begin on arrival. No other destination wants these slots,
+    /// so this destination counts as the one being served: others start at its level.
     pub(super) fn arrived(&mut self, destination: &Destination, slots: usize) {
         let had = self.had.get(&destination.name).copied().unwrap_or_default().max(self.level);
         self.level = had;
         self.had.insert(destination.name.clone(), had + cost(destination, slots));
         self.forget();
         if self.had.len() > REMEMBERED_MAX + self.queue.len() {
-            // Too many are at the same level, so all of them begin anew.
+            // Too many destinations are above the level: all of them begin again at one level.
             self.level = self.had.values().copied().max().unwrap_or_default();
             self.forget();
         }
     }
 
-    /// Forgets what says nothing, if it is much.
+    /// Forgets destinations that are not above the level, if too many are remembered.
     fn forget(&mut self) {
         if self.had.len() > REMEMBERED_MAX + self.queue.len() {
             let level = self.level;
@@ -102,7 +102,7 @@ impl FairQueue {
             *had = had.saturating_sub(cost(destination, slots));
         }
         if slots > 0 {
-            // It has nothing more, so it saves up no turns.
+            // It has no more messages, so it saves up no turns.
             self.claiming.remove(&destination.name);
         }
     }

@@ -12,14 +12,14 @@ use store::{
     chunks_by_size, retry_until,
 };
 
-/// Queued outcomes for one destination; beyond that, attempts keep their slots and wait.
+/// The most queued outcomes of one destination. Beyond that, attempts keep their slots and wait.
 const QUEUE_MAX: usize = 1024;
 /// The most outcomes of one call.
 const BATCH_MAX: usize = 256;
 /// The most bytes of outputs in one call (at least one output is sent).
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
-/// How long to wait before messages are requeued because Redis has no memory left for their outputs.
+/// If Redis has no memory left for outputs: how long to wait before their messages are requeued.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 /// Decides what becomes of a message after a failed attempt.
@@ -29,9 +29,10 @@ pub(super) type Decide = Box<dyn Fn(&Destination) -> Disposition + Send + Sync>;
 pub(super) enum Outcome {
     /// Deliver this message. `is_unchanged`: Redis already stores it like this.
     Completed { output: Box<Stamped>, is_unchanged: bool },
-    /// It failed. What becomes of the message is decided when this is stored, by the definition that applies then.
+    /// The attempt failed. `decide` chooses what becomes of the message when this is stored, by the definition that
+    /// applies then.
     Failed { failed: Box<Failed>, decide: Decide },
-    /// Requeue, as if it had not been claimed.
+    /// Requeue the message, as if it had not been claimed.
     Requeued,
 }
 
@@ -114,7 +115,7 @@ impl Finish {
             self.due.note_failed(entry.partition, some, &statuses);
         }
         if is_full {
-            // They are processed again when Redis has memory, or when they are heads.
+            // These messages are processed again when Redis has memory, or when they are heads.
             tokio::time::sleep(FULL_PAUSE).await;
         }
         if !requeued.is_empty() {
@@ -139,8 +140,8 @@ fn note(
             }
             statuses
         }
-        // Nothing is lost: the leases expire, and the messages are processed again.
-        // What is wrong with Redis has lines of its own.
+        // Nothing is lost: the leases expire, and the messages are processed again. The store logs problems of Redis
+        // itself.
         Err(error) if error.is_logged() || error.is_temporary() => Vec::new(),
         Err(error) => {
             tracing::error!(destination = %name, what, %error, "could not store outcomes");

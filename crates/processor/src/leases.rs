@@ -1,4 +1,4 @@
-//! The leases of this pod. They are extended while it works on their messages.
+//! Extends the leases of this pod while it works on their messages.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ pub(super) struct Leases {
     held: Mutex<HashMap<DestinationName, HashMap<LeaseToken, CancellationToken>>>,
 }
 
-/// A lease of this pod. Dropping this stops its extension.
+/// A lease of this pod. If this is dropped, the lease is not extended any more.
 pub(super) struct LeaseGuard {
     leases: Arc<Leases>,
     token: LeaseToken,
@@ -27,7 +27,7 @@ pub(super) struct LeaseGuard {
 }
 
 impl LeaseGuard {
-    /// Resolves when the lease turns out to be lost.
+    /// Resolves when Redis says that the lease is lost.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }
@@ -83,8 +83,8 @@ pub(super) async fn extend(
             () = stop.cancelled() => return,
             _ = tick.tick() => {}
         }
-        // In parallel, and at most until the next round: a server that does not answer delays only
-        // its own leases.
+        // Extend in parallel, and at most until the next round: a server that does not answer delays only the leases in
+        // its own partitions.
         let all = leases.all();
         let extended = join_all(all.iter().map(async |(name, tokens)| {
             let Some(entry) = catalog.get(name.as_str()) else { return };

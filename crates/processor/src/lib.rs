@@ -1,5 +1,5 @@
-//! The processor role: claims waiting messages, transforms them in any order, completes them. It
-//! scales by adding pods; nothing is assigned to a pod, so nothing moves when one joins or dies.
+//! The processor role: claims waiting messages, transforms them in any order, completes them. It scales with the number
+//! of pods; no message is assigned to a pod before a claim, so no message moves when a pod joins or leaves.
 
 mod alone;
 mod attempt;
@@ -39,19 +39,18 @@ pub struct Processor {
     pub store: Store,
     /// The destinations.
     pub catalog: Catalog,
-    /// Its settings.
+    /// The settings of the processor.
     pub config: config::Processor,
     /// How messages are transformed.
     pub transforms: Transforms,
     /// Schedules retries of failed messages.
     pub due: DueTimer,
-    /// How ingest of this pod reaches it.
+    /// Takes messages from ingest of the same pod as they arrive.
     pub on_arrival: OnArrival,
 }
 
 impl Processor {
-    /// Runs until `stop`. Then claims nothing more, finishes what it can within `drain`, and
-    /// requeues the rest.
+    /// Runs until `stop`. Then claims no more messages, finishes what it can within `drain`, and requeues the rest.
     pub async fn run(
         self,
         mut wakes: broadcast::Receiver<Wake>,
@@ -98,7 +97,7 @@ impl Processor {
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                // It ends only by a panic. No lease may be held without it.
+                // The extender ends only by a panic. The pod must not hold leases without it.
                 _ = &mut extender => {
                     self.on_arrival.close();
                     return;
@@ -107,7 +106,7 @@ impl Processor {
                     if !claims.take_wake(wake) {
                         break;
                     }
-                    // Those that came together: their claims go together.
+                    // Take all wake-ups that have arrived, so that their claims share calls.
                     while let Some(wake) = already_here(&mut wakes) {
                         claims.take_wake(wake);
                     }

@@ -1,4 +1,5 @@
-//! Starts messages as they arrive at this pod. The call that stamps them leases them, so they need no claim.
+//! Starts messages as they arrive at this pod. The call that stamps these messages also leases them, so no claim is
+//! needed.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -16,7 +17,7 @@ use super::{
 use domain::TransformKind;
 use store::{CatalogEntry, Claimed, Claimers, LeaseTerms, Room, Store, Taker};
 
-/// The processor of this pod, as ingest sees it: there while it runs. Cheap to clone.
+/// The processor of this pod, for use by ingest; empty while no processor runs. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct OnArrival(Arc<Mutex<Option<Arc<Running>>>>);
 
@@ -27,7 +28,7 @@ struct Running {
 }
 
 impl OnArrival {
-    /// From now on, the processor takes messages.
+    /// Opens the processor: from now on, it takes messages.
     pub(super) fn open(
         &self,
         store: &Store,
@@ -39,7 +40,8 @@ impl OnArrival {
         *self.0.lock() = Some(Arc::new(Running { slots, attempts, terms }));
     }
 
-    /// From now on, it takes none. What it has room for may still come: each is a task of the attempts.
+    /// Closes the processor: it reserves no more slots. Messages for slots reserved earlier may still come; each
+    /// reservation keeps the attempts from ending.
     pub(super) fn close(&self) {
         *self.0.lock() = None;
     }
@@ -52,13 +54,13 @@ impl Taker for OnArrival {
         if !needs_processing || entry.claimers() != Claimers::Builtin || entry.paused.processing {
             return None;
         }
-        // The token is taken under the lock: a processor that has closed this waits for it.
+        // Take the token under the lock: a processor that has closed this waits for the token.
         let (running, task) = {
             let running = self.0.lock();
             let running = running.as_ref()?;
             (running.clone(), running.attempts.tasks.token())
         };
-        // A transform of the user's may panic. That must end the processor, and not what ingest does.
+        // A native transform may panic. The panic must end the processor, not the task of ingest.
         let most = catch_unwind(AssertUnwindSafe(|| running.attempts.at_once_max(entry))).ok()?;
         if !running.slots.of(Class::of(destination)).lock().reserve(destination, most, count) {
             return None;
@@ -78,9 +80,9 @@ struct Reserved {
     running: Arc<Running>,
     entry: Arc<CatalogEntry>,
     slots: usize,
-    /// How many messages have begun. Each attempt gives its slot back.
+    /// The number of messages that have begun. Each attempt frees its own slot.
     begun: usize,
-    /// The processor does not end before this.
+    /// The processor does not end while this token exists.
     _task: TaskTrackerToken,
 }
 

@@ -1,4 +1,4 @@
-//! The slots of this processor, and who has them: claims, messages that arrived at this pod, and attempts.
+//! The slots of this processor. Claims, messages that arrived at this pod, and attempts use them.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use super::fair_queue::FairQueue;
 use domain::{Destination, DestinationName, TransformKind};
 use shares::Shares;
 
-/// The most messages whose transforms only wait for the network: they have slots of their own.
+/// The most messages in slots of the class [`Class::Calling`].
 const CALLING_MAX: usize = 4096;
-/// How many of the destinations next in turn are asked whether they wait for slots.
+/// At most this many destinations, the next in turn, are checked for messages that wait for slots.
 pub(super) const OTHERS_MAX: usize = 16;
 
-/// What a transform does while it has a slot.
+/// What a transform does while it uses a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
-    /// It needs this machine.
+    /// The transform runs on this machine.
     Working,
-    /// It waits for another service.
+    /// The transform waits for another service.
     Calling,
 }
 
@@ -34,15 +34,16 @@ impl Class {
 /// The slots of a class.
 pub(super) struct OfClass {
     pub(super) shares: Shares<DestinationName>,
-    /// Destinations that may have waiting messages, in turn.
+    /// Destinations that may have waiting messages, in the order of their turns.
     pub(super) queue: FairQueue,
-    /// Slots for messages that are being stamped.
+    /// The number of slots reserved for messages that are being stamped.
     pub(super) reserved: usize,
 }
 
 impl OfClass {
-    /// Reserves slots for messages that are being stamped, of which this destination may take `most` more, if nobody else
-    /// waits for slots. A server that does not answer must not keep them all, so a quarter can be reserved.
+    /// Reserves slots for messages that are being stamped, if no destination waits for slots. This destination may hold
+    /// at most `most` slots. At most a quarter of all slots can be reserved: a server that does not answer must not
+    /// keep all slots.
     pub(super) fn reserve(&mut self, destination: &Destination, most: usize, slots: usize) -> bool {
         let quarter = self.shares.all().div_ceil(4);
         let room = self.shares.weighted_room(&destination.name, destination.weight, false, false);
@@ -57,7 +58,7 @@ impl OfClass {
         is_room
     }
 
-    /// The messages for these reserved slots were stamped, and `begun` of them begin.
+    /// Called when the messages for these reserved slots were stamped, and `begun` of them begin.
     pub(super) fn stamped(&mut self, destination: &Destination, slots: usize, begun: usize) {
         self.reserved -= slots;
         self.shares.give_back(&destination.name, slots.saturating_sub(begun));
@@ -83,7 +84,7 @@ impl OfClass {
 pub(super) struct Slots(Arc<[Mutex<OfClass>; 2]>);
 
 impl Slots {
-    /// This many for transforms that need this machine.
+    /// This many slots for transforms that run on this machine.
     pub(super) fn new(working: usize) -> Slots {
         let of_class = |all| {
             Mutex::new(OfClass {
@@ -99,7 +100,7 @@ impl Slots {
         &self.0[class as usize]
     }
 
-    /// Reports the slots in use or reserved.
+    /// Reports how many slots are in use or reserved.
     pub(super) fn report(&self) {
         for (of, slots) in ["working", "calling"].into_iter().zip(self.0.iter()) {
             let shares = &slots.lock().shares;

@@ -28,11 +28,11 @@ pub(super) struct Holdings {
     leases: Mutex<HashMap<u16, Arc<PartitionLease>>>,
     /// One task for each partition in `leases`.
     keepers: TaskTracker,
-    /// All partitions are being given back; take no more.
+    /// Set when all partitions are being given back; take no more.
     leaving: CancellationToken,
     /// Notified when this pod took or lost a partition.
     pub(super) changed: Notify,
-    /// When the log last mentioned a takeover wait, and an unconfirmed call. All partitions share these times.
+    /// When the log last mentioned a takeover wait, and when an unconfirmed call. All partitions share these times.
     logged: Mutex<[Option<Instant>; 2]>,
 }
 
@@ -49,7 +49,7 @@ impl Holdings {
         })
     }
 
-    /// The number of partitions, including partitions being given back or taken again.
+    /// The number of partitions, including partitions that are being given back or taken again.
     pub(super) fn count(&self) -> usize {
         self.leases.lock().len()
     }
@@ -71,9 +71,8 @@ impl Holdings {
         self.leases.lock().get(&partition).filter(|lease| !lease.is_over()).cloned()
     }
 
-    /// Takes a missing partition and keeps it, if it is free or its owner key still has the value
-    /// `unchanged`. Only one caller at a time may take the same partition.
-    /// False if it is not taken.
+    /// Takes a missing partition and keeps it, if it is free or its owner key still has the value `unchanged`. Only one
+    /// caller at a time may take the same partition. False if this pod did not get it.
     pub(super) async fn take(self: Arc<Self>, partition: u16, unchanged: &str) -> bool {
         let Some(lease) = self.lease_of(partition, unchanged).await else { return false };
         self.leases.lock().insert(partition, lease.clone());
@@ -181,7 +180,8 @@ impl Holdings {
         }
     }
 
-    /// Reports to Redis that no sender of an earlier epoch can still send. This pod has waited long enough for that.
+    /// Reports to Redis that no sender of an earlier epoch can still send. This pod has waited long enough to know
+    /// that.
     async fn end_takeover_wait(&self, lease: &PartitionLease) {
         let (nobody, epoch) = (OwnerToken::random(), lease.owner.epoch);
         let vouched = self.store.resign_partition(lease.partition, &nobody, Some(epoch));
@@ -204,7 +204,7 @@ impl Holdings {
             Ok(owned) if owned.epoch == lease.owner.epoch => {
                 lease.extend(self.valid_until(asked), owned.takeover_wait);
             }
-            // Redis may have lost writes, so its earlier releases are void.
+            // Redis may have lost writes, so the releases under this lease are void.
             Ok(owned) => lease.superseded(owned.epoch),
             Err(StoreError::Owned(epoch)) => {
                 tracing::warn!(partition, "another sender took a partition");
@@ -219,8 +219,8 @@ impl Holdings {
         asked + self.lease / 4
     }
 
-    /// Gives a partition back, with the epoch that this pod can vouch for. True if Redis
-    /// confirmed it. The caller must have stopped all sending under the lease.
+    /// Gives a partition back, with the epoch that this pod can vouch for. True if Redis confirmed it. The caller must
+    /// have stopped all sending under the lease.
     async fn resign(&self, lease: &PartitionLease, was_lost: bool) -> bool {
         let (partition, token) = (lease.partition, &lease.owner.token);
         let give_up = Instant::now() + self.lease / 2;
@@ -265,7 +265,7 @@ impl Holdings {
         asked + self.lease - self.lease / 10
     }
 
-    /// True if the log has not mentioned message `number` for the duration of a lease.
+    /// True if the log has not mentioned number `number` of `logged` for the duration of a lease.
     fn is_news(&self, number: usize) -> bool {
         let mut logged = self.logged.lock();
         let is_news = logged[number].is_none_or(|logged| logged.elapsed() > self.lease);

@@ -34,8 +34,8 @@ use reporter::Owned;
 use store::{Catalog, CatalogEntry, Delivering, HandOver, Store, Wake, already_here};
 use tail::Tail;
 
-/// The most destinations that one check for halted messages covers, over all senders. With more
-/// that have some, a round takes several seconds.
+/// The most destinations that one check for halted messages covers, over all senders. If more destinations have halted
+/// messages, a round takes several seconds.
 const HALTED_CHECK_MAX: usize = 1000;
 
 /// The dependencies of the sender.
@@ -62,14 +62,14 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-/// Periodic checks of destinations. Each covers some of the destinations every second.
+/// State of the periodic checks. Each second, a check covers some of the destinations.
 #[derive(Default)]
 struct Rounds {
-    /// Destinations with dead letters, whose age is still to be checked in this round.
+    /// Destinations with dead letters whose age this round has still to check.
     expiring: Vec<DestinationName>,
-    /// When that round began.
+    /// When the round began.
     expiring_since: Option<Instant>,
-    /// The destinations whose deliveries in flight may be stored for display.
+    /// The destinations for which Redis may hold a number of messages in delivery, for display.
     noted: HashSet<DestinationName>,
 }
 
@@ -83,7 +83,7 @@ struct Work {
     hosts: Hosts,
     /// The scan for destinations with releasable lanes, in a separate task.
     scan: Option<JoinHandle<Vec<DestinationName>>>,
-    /// Partitions have changed since the scan began: scan again after it.
+    /// True if partitions have changed since the scan began: scan again after it.
     scan_again: bool,
     rounds: Arc<tokio::sync::Mutex<Rounds>>,
     /// The housekeeping, in a separate task.
@@ -96,8 +96,8 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 const EXPIRED_CHECK_MAX: usize = 200;
 
 impl Rounds {
-    /// Stores how many messages are being delivered. Sets zero for destinations of the last call that are not
-    /// in `counts`; a new owner then stores its own number. After an error, the next call tries again.
+    /// Stores how many messages are being delivered. Sets zero for destinations of the last call that are not in
+    /// `counts`; a new owner then stores its own number. After an error, the next call tries again.
     async fn note_delivering(
         &mut self,
         store: &Store,
@@ -137,7 +137,7 @@ fn part_of(check_max: usize, owned: usize, partitions: u16) -> usize {
 }
 
 impl Sender {
-    /// Runs until `stop`. Then gives its partitions back; deliveries in flight have `drain` to end.
+    /// Runs until `stop`. Then gives its partitions back; deliveries in flight have the time `drain` to end.
     pub async fn run(
         self,
         mut wakes: broadcast::Receiver<Wake>,
@@ -326,7 +326,7 @@ impl Work {
             {
                 tracing::debug!(%error, "cannot recover overdue messages");
             }
-            // Those that another sender owns by now are its own to check.
+            // Skip destinations that another sender owns now: that sender checks them.
             let entry = |name: DestinationName| {
                 catalog.get(name.as_str()).filter(|entry| partitions.contains(&entry.partition))
             };

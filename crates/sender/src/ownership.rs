@@ -1,9 +1,9 @@
 //! Takes a fair share of the partitions, and gives partitions back, without a coordinator. Shares
 //! only divide the work. Safety depends only on the leases.
 //!
-//! An owner counts its lease by its own clock, and changes the value of the owner key with each
-//! renewal. Another sender takes the partition only if the value was unchanged for the length of
-//! that lease, by this sender's clock. Clocks are never compared, and the clock of Redis may step.
+//! An owner counts its lease by its own clock, and changes the value of the owner key with each renewal. Another sender
+//! takes the partition only if the value was unchanged for the length of that lease, measured with its own clock. So no
+//! two clocks are compared, and the clock of Redis may step.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -24,7 +24,7 @@ const ROLE: &str = "sender";
 const RECOUNT: Duration = Duration::from_millis(50);
 /// A pod without a heartbeat for this long may be dead.
 const SILENT: Duration = Duration::from_millis(2_500);
-/// The most calls in flight that take partitions.
+/// The most calls in flight to take partitions.
 const CALLS_MAX: usize = 64;
 
 /// Partitions that other pods have given back.
@@ -111,7 +111,7 @@ impl Ownership {
             Err(error) => tracing::debug!(%error, "cannot count the senders"),
         }
         let share = self.share();
-        // Free the partition after one lease at the latest, as after the death of a pod.
+        // The partition must be free after one lease at the latest, as after the death of a pod.
         let by = Instant::now() + lease;
         for partition in holdings.partitions().into_iter().skip(share) {
             if let Some(lease) = holdings.of(partition) {
@@ -206,7 +206,7 @@ impl Ownership {
         }
     }
 
-    /// Counts in `taken` how many came from which pod; `""`: they were free.
+    /// Takes partitions like `take`. Counts in `taken` how many came from each pod; `""`: they were free.
     async fn take_some(
         &self,
         partitions: &[(u16, String)],
@@ -226,7 +226,7 @@ impl Ownership {
             for ((_, value), is_taken) in some.iter().zip(join_all(all).await) {
                 let owner = value.split_once('.').map_or("", |(pod, _)| pod);
                 if is_taken {
-                    // An earlier lease of this pod has ended.
+                    // The value is from an earlier lease of this pod, which has ended.
                     let owner = if owner == holdings.store.pod() { "" } else { owner };
                     *taken.entry(owner.to_owned()).or_default() += 1;
                 }
@@ -243,7 +243,8 @@ async fn rebalance_due(rebalance_at: Option<Instant>) {
     }
 }
 
-/// The length of the lease in the value of an owner key: the value must be unchanged for this long.
+/// The length of the lease in the value of an owner key. Another sender may take the partition once the value has
+/// stayed unchanged for this long.
 fn lease_in(value: &str, otherwise: Duration) -> Duration {
     let lease_ms = value.split(' ').nth(1).and_then(|lease_ms| lease_ms.parse().ok());
     lease_ms.map_or(otherwise, Duration::from_millis)

@@ -19,13 +19,13 @@ pub(super) struct PartitionLease {
     takeover_wait_until: Instant,
     /// Set when Redis knows that the takeover wait is over. Redis releases no message before.
     released: CancellationToken,
-    /// By the monotonic clock of this process, counted from before the lease was requested.
+    /// The end of the lease by the monotonic clock of this process, counted from before the lease was requested.
     valid_until: Mutex<Instant>,
     /// Set when the lease is lost: stop at once, even during a delivery.
     pub(super) lost: CancellationToken,
-    /// Set when the partition is to be given back: begin no delivery, and let deliveries in flight end.
+    /// Set when this pod gives the partition back: begin no delivery, and let deliveries in flight end.
     pub(super) draining: CancellationToken,
-    /// Another pod waits for the partition: abort deliveries still in flight at this time.
+    /// Set when another pod waits for the partition: the time at which deliveries still in flight are aborted.
     resign_at: OnceLock<Instant>,
     /// The next epoch, if this pod learned of it while the lease lasted.
     next_epoch: OnceLock<Epoch>,
@@ -63,8 +63,8 @@ impl PartitionLease {
         *self.valid_until.lock()
     }
 
-    /// Redis renewed the lease. If the lease expired before the answer arrived, it counts as
-    /// lost: another sender may have owned the partition meanwhile.
+    /// Extends the lease, because Redis renewed it. If the lease expired before the answer arrived, it counts as lost:
+    /// another sender may have owned the partition meanwhile.
     pub(super) fn extend(&self, valid_until: Instant, takeover_wait: Duration) {
         if !self.lasts() {
             self.lost.cancel();
@@ -77,7 +77,7 @@ impl PartitionLease {
         }
     }
 
-    /// Messages may be released: Redis knows that no sender of an earlier epoch still sends.
+    /// Ends the takeover wait: Redis knows that no sender of an earlier epoch still sends. Messages may be released.
     pub(super) fn end_takeover_wait(&self) {
         self.released.cancel();
     }
@@ -95,7 +95,8 @@ impl PartitionLease {
         self.released.cancelled().await;
     }
 
-    /// Resolves when this pod has waited long enough. Never resolves if Redis already knows that.
+    /// Resolves when this pod has waited long enough. Never resolves if Redis already knows that the takeover wait is
+    /// over.
     pub(super) async fn has_waited(&self) {
         if self.released.is_cancelled() {
             std::future::pending().await
@@ -105,9 +106,9 @@ impl PartitionLease {
         }
     }
 
-    /// Redis is in another epoch than this lease, so this pod must stop sending under it. If the
-    /// lease still lasts by the clock of this process, no other sender from before that epoch can
-    /// send. This pod can then vouch for the epoch once it has stopped itself.
+    /// Ends sending under this lease, because Redis is in another epoch than the lease. If the lease still lasts by the
+    /// clock of this process, no other sender from before that epoch can send. This pod can then vouch for the epoch
+    /// once it has stopped itself.
     pub(super) fn superseded(&self, epoch: Epoch) {
         let is_lost = self.lost.is_cancelled() && !planted::is("vouches_after_its_lease");
         if !is_lost && self.is_sole_sender() && epoch != self.owner.epoch {
@@ -122,8 +123,8 @@ impl PartitionLease {
         self.next_epoch.get().copied()
     }
 
-    /// Gives the partition to another pod, at the latest at `by`. The other destinations of the
-    /// partition must not wait for a receiver that does not answer.
+    /// Gives the partition to another pod, at `by` at the latest. The other destinations of the partition must not wait
+    /// for a receiver that does not answer.
     pub(super) fn resign_by(&self, by: Instant) {
         self.resign_at.get_or_init(|| by);
         self.draining.cancel();
@@ -161,7 +162,7 @@ impl PartitionLease {
             || planted::is("vouches_after_its_lease")
     }
 
-    /// Resolves at once while the lease lasts, otherwise never: the caller is then about to be dropped.
+    /// Resolves at once while the lease lasts. Otherwise never resolves: the caller is then about to be dropped.
     pub(super) async fn still_lasts(&self) {
         if !self.lasts() && !planted::is("partition_lease_end_ignored") {
             std::future::pending().await

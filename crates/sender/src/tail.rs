@@ -28,16 +28,16 @@ const BATCH_MAX: usize = 500;
 /// The pause after each call. With it, a sender publishes at most 5,000 deliveries a second.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The requests of watchers, and the deliveries to publish.
+/// The destinations that somebody watches, and the deliveries to publish.
 pub(super) struct Tail {
-    /// True while somebody may watch. While false, a delivery checks only this.
+    /// True while somebody may watch. While it is false, a delivery checks nothing else.
     is_on: AtomicBool,
     wanted: Mutex<Wanted>,
     queue: mpsc::Sender<Told>,
     missed: AtomicU64,
 }
 
-/// The watched destinations, and until when.
+/// The watched destinations, each with the end of its watch.
 #[derive(Default)]
 struct Wanted {
     all: Option<Instant>,
@@ -63,7 +63,7 @@ impl Tail {
         (Arc::new(Tail { is_on, wanted, queue, missed }), queued)
     }
 
-    /// Somebody watches this destination, or all, for the next seconds.
+    /// Notes that somebody watches this destination, or all destinations, for the next seconds.
     pub(super) fn wants(&self, of: Option<DestinationName>, now: Instant) {
         let until = now + WANTED_FOR;
         let mut wanted = self.wanted.lock();
@@ -88,7 +88,7 @@ impl Tail {
         wanted.all.is_some() || wanted.of.contains_key(name)
     }
 
-    /// Publishes a delivery soon.
+    /// Queues a delivery to publish it soon. If the queue is full, only counts it.
     pub(super) fn note(&self, delivery: Delivery) {
         if self.queue.try_send(Told::Delivery(Box::new(delivery))).is_err() {
             self.missed.fetch_add(1, Ordering::Relaxed);
@@ -136,7 +136,7 @@ pub(super) struct Ended<'a> {
 }
 
 impl Ended<'_> {
-    /// The end of the request for one of its messages.
+    /// The end of the request, as `reseq tail` shows it for one of its messages.
     pub(super) fn of(&self, message: &Stamped, error: Option<&AttemptError>) -> Delivery {
         let shown = |error: &AttemptError| AttemptError {
             detail: excerpt(error.detail.as_bytes()),

@@ -1,11 +1,11 @@
-//! Divides a limited number of places among names, so that no name takes all places. Places are
-//! outgoing connections, slots of processors, processes of `jq`, and look-ups of host names.
+//! Divides a limited number of places among names, so that no name takes all of them. A name is a destination or a
+//! host. A place is an outgoing connection, a slot of a processor, a process of `jq`, or a look-up of a host name.
 //!
 //! ```text
 //! nobody else waits  a name may have all; the last tenth only while it holds at most half of all
 //! another waits      at most half of what the others leave, and at least 1; enforced as places are given back. With a
 //!                    weight w: w of w + 1 parts
-//! halves             as if another waited all the time: for places that one may keep for hours
+//! halves             as if another waited all the time: for places that a name may keep for hours
 //! heavy              once a quarter is taken, one place each; never one of the last quarter
 //! ```
 
@@ -31,7 +31,7 @@ pub struct Shares<K> {
 }
 
 impl<K: Hash + Eq + Clone> Shares<K> {
-    /// This many places; each name may hold at most `each_max` of them.
+    /// Divides this many places. Each name may hold at most `each_max` of them.
     pub fn new(all: usize, each_max: usize) -> Shares<K> {
         Shares { all, each_max, always_halves: false, taken: 0, held: HashMap::new() }
     }
@@ -66,7 +66,7 @@ impl<K: Hash + Eq + Clone> Shares<K> {
         self.weighted_room(name, 1, others_wait, is_heavy)
     }
 
-    /// The same for a name with a weight. If all names take what they may, they hold places by their weights.
+    /// The same for a name with a weight. If all names take as many places as they may, they hold places by weight.
     pub fn weighted_room(&self, name: &K, weight: u32, others_wait: bool, is_heavy: bool) -> usize {
         let held = self.taken_by(name);
         let left = self.all.saturating_sub(self.taken - held);
@@ -109,21 +109,21 @@ impl<K: Hash + Eq + Clone> Clone for FairShare<K> {
     }
 }
 
-/// A waiting task: whether it is heavy, and the channel for its place.
+/// A waiting task: true if it may keep its place for long, and the channel for its place.
 type Waiter<K> = (bool, oneshot::Sender<Place<K>>);
 
 struct Queues<K: Hash + Eq + Clone> {
     shares: Shares<K>,
-    /// By name: the waiting tasks, in order of arrival.
+    /// For each name: the waiting tasks, in order of arrival.
     waiting: HashMap<K, BTreeMap<u64, Waiter<K>>>,
     /// The waiting names, in the order of their turns.
     turns: VecDeque<K>,
     number: u64,
-    /// Metrics: the number of taken places, and of waiting tasks.
+    /// The metrics: taken places, and waiting tasks.
     gauges: [Gauge; 2],
 }
 
-/// A place, given back when dropped.
+/// A place. Dropping this gives the place back.
 pub struct Place<K: Hash + Eq + Clone> {
     of: FairShare<K>,
     name: K,
@@ -141,7 +141,7 @@ impl<K: Hash + Eq + Clone> Drop for Place<K> {
     }
 }
 
-/// Leaves the queue when dropped.
+/// A task in the queue. Dropping this removes it from the queue.
 struct Waiting<'a, K: Hash + Eq + Clone> {
     of: &'a FairShare<K>,
     name: &'a K,
@@ -199,7 +199,7 @@ impl<K: Hash + Eq + Clone> FairShare<K> {
         drop(waiting);
         match place {
             Ok(place) => place,
-            // Cannot happen: the queue keeps every sender until it has sent.
+            // This cannot happen: the queue keeps every channel until it has sent a place.
             Err(_) => std::future::pending().await,
         }
     }
@@ -232,7 +232,7 @@ impl<K: Hash + Eq + Clone> Queues<K> {
         }
     }
 
-    /// Gives free places to waiting tasks, one name after the other. Returns the places of tasks that are gone.
+    /// Gives free places to waiting tasks, one name after the other. Returns places whose tasks have ended.
     fn serve(&mut self, of: &FairShare<K>) -> Vec<Place<K>> {
         let (mut passed, mut unsent) = (0, Vec::new());
         while passed < self.turns.len() && self.shares.free() > 0 {

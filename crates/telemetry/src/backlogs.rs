@@ -1,4 +1,5 @@
-//! The backlogs of destinations as gauges: one series for each of the largest, and one for the rest.
+//! The backlogs of destinations as gauges: one series for each of the largest backlogs, and one series for the sum of
+//! the others.
 
 use std::{
     cmp::Reverse,
@@ -14,21 +15,21 @@ use super::{
     render::{label, render},
 };
 
-/// For each cause, the most destinations that are named as those that need attention.
+/// The most destinations to name for each cause that needs attention.
 const WORST_MAX: usize = 20;
 
-/// The pending messages of a destination by state, and those that need an operator.
+/// The pending messages of a destination by state, its dead letters, and their limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Messages that still occupy a position: neither delivered nor removed.
     pub pending: u64,
-    /// The bytes of their bodies, as they arrived.
+    /// The bytes of the bodies of pending messages, as they arrived.
     pub pending_bytes: u64,
     /// Messages that wait for processing.
     pub waiting: u64,
     /// Messages that a processor or worker holds.
     pub leased: u64,
-    /// Messages that are processed, or need not be; also those in delivery.
+    /// Messages that are processed, or need no processing. Includes messages in delivery.
     pub ready: u64,
     /// Messages that wait for their delay or backoff.
     pub delayed: u64,
@@ -78,7 +79,7 @@ impl Backlog {
 pub(super) struct Backlogs {
     backlogs: Mutex<HashMap<Arc<str>, Backlog>>,
     head_ages: Mutex<HashMap<Arc<str>, Duration>>,
-    /// By cause: the destinations that need attention, and how many messages it concerns.
+    /// For each cause: the destinations that need attention, and the number of their messages.
     attention: Mutex<BTreeMap<&'static str, Vec<(String, u64)>>>,
 }
 
@@ -106,7 +107,7 @@ impl Backlogs {
         self.attention.lock().insert(cause, worst);
     }
 
-    /// The gauges of at most `series_max` destinations by name, and of the others as one sum.
+    /// Renders the gauges of at most `series_max` destinations by name, and the sum of the others.
     pub(super) fn render(&self, series_max: usize) -> String {
         let backlogs = self.backlogs.lock();
         let mut all: Vec<(Arc<str>, Backlog)> =

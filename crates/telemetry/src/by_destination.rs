@@ -1,8 +1,8 @@
 //! Metric series per destination. They end with the destination, and their number is limited.
 //!
-//! At most [`SERIES_MAX`] destinations have their own series; the others share the series
-//! [`REST`]. Among backlogs, the largest have their own series. A busy destination without series
-//! replaces an idle one, or one that is counted much less often.
+//! At most [`SERIES_MAX`] destinations have their own series; the others share the series [`REST`]. For backlogs, the
+//! destinations with the largest backlogs have their own series. A busy destination without series replaces an idle
+//! one, or one that is counted much less often.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,7 +20,7 @@ use super::{SECONDS, SHORT, backlogs::Backlogs, names, others::Others};
 
 /// The most destinations with their own series.
 pub const SERIES_MAX: usize = 1000;
-/// The label for all others. No destination can have this name.
+/// The label of the series that all other destinations share. No destination can have this name.
 pub const REST: &str = "*";
 /// If there is no space, a destination that was idle for this long loses its series.
 const IDLE: Duration = Duration::from_secs(300);
@@ -38,7 +38,7 @@ struct Values {
     durations: BTreeMap<&'static str, Durations>,
 }
 
-/// The buckets of a histogram: a message may wait for long, an attempt has a time limit.
+/// The buckets of a histogram. The wait of a message may be long; an attempt has a time limit.
 fn bounds(metric: &str) -> &'static [f64] {
     match metric {
         "reseq_delivery_seconds" | "reseq_transform_seconds" => &SECONDS[..SHORT],
@@ -49,7 +49,7 @@ fn bounds(metric: &str) -> &'static [f64] {
 /// A histogram of durations.
 #[derive(Default, Clone)]
 struct Durations {
-    /// One count per bucket, not cumulative. The bucket after those of [`bounds`] is for values above all bounds.
+    /// The counts by bucket, not cumulative. The last used bucket is for values above all [`bounds`].
     counts: [u64; SECONDS.len() + 1],
     sum: f64,
 }
@@ -109,13 +109,13 @@ pub(super) struct Registry {
     others: Others,
     looked: Mutex<Option<Instant>>,
     pub(super) backlogs: Backlogs,
-    /// Functions that check whether a destination exists.
+    /// The registered functions that know which destinations exist.
     known: Mutex<Vec<Weak<IsKnown>>>,
 }
 
 type IsKnown = dyn Fn(&str) -> bool + Send + Sync;
 
-/// A registered function that checks whether a destination exists. Dropping this unregisters it.
+/// The registration of a function that knows which destinations exist. Dropping this removes it.
 #[derive(Clone)]
 pub struct Knows(
     #[expect(dead_code, reason = "the registry sees whether it is still there")] Arc<IsKnown>,
@@ -199,8 +199,8 @@ impl Registry {
         has_room
     }
 
-    /// Gives series to the destinations that were counted most without having any. Each replaces
-    /// a destination that was used half as often or less since the last call.
+    /// Gives series to the destinations without series that were counted most. Each replaces a destination that was
+    /// used half as often or less since the last call.
     fn replace_least_used(&self, now_ms: u64) {
         let others = self.others.take();
         let mut held = self.series.write();

@@ -1,5 +1,5 @@
-//! What the log says about attempts that fail: that they began to, how many each minute, and that they succeed again.
-//! Not one line for each attempt: a receiver that is away may refuse hundreds a second.
+//! Logs failing attempts: when they begin to fail, how many fail each minute, and when they succeed again. Does not log
+//! a line for each attempt: a receiver that is down may refuse hundreds of attempts a second.
 
 use std::{
     collections::HashMap,
@@ -16,47 +16,47 @@ use parking_lot::Mutex;
 const WINDOW: Duration = Duration::from_secs(60);
 /// A destination without failed attempts for this long is forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3_600);
-/// The most destinations that are remembered. Of others, the log says nothing.
+/// The most destinations to remember. The log says nothing about failing attempts of other destinations.
 const DESTINATIONS_MAX: usize = 10_000;
 
-/// Deliveries to receivers.
+/// Attempts to deliver to receivers.
 pub static RECEIVERS: LazyLock<Failures> = LazyLock::new(|| Failures::of("the receiver"));
-/// Runs of built-in transforms.
+/// Attempts of built-in transforms.
 pub static TRANSFORMS: LazyLock<Failures> = LazyLock::new(|| Failures::of("the transform"));
-/// Messages that workers process.
+/// Attempts of workers.
 pub static WORKERS: LazyLock<Failures> = LazyLock::new(|| Failures::of("the work of workers"));
 
 /// Attempts of one kind, by destination.
 pub struct Failures {
-    /// The end that receives the attempts: `the receiver`.
+    /// The subject of the log lines, such as `the receiver`.
     what: &'static str,
     destinations: Mutex<HashMap<String, Trouble>>,
-    /// True if no destination is remembered: then successes skip the lock.
+    /// True if no destination is remembered. A success then needs no lock.
     is_quiet: AtomicBool,
 }
 
-/// A failed attempt. Its texts must be safe to show.
+/// A failed attempt. Its texts must not contain secrets.
 pub struct Failed<'f> {
     /// The destination.
     pub destination: &'f str,
-    /// The message.
+    /// The sequence of the message.
     pub sequence: u64,
-    /// Its id.
+    /// The id of the message.
     pub id: Option<&'f str>,
-    /// Its trace.
+    /// The trace of the message.
     pub trace: Option<&'f str>,
     /// The number of the attempt.
     pub attempt: u32,
-    /// What went wrong.
+    /// The reason of the failure.
     pub reason: &'f str,
     /// How long until the next attempt; `None` if there is none.
     pub wait: Option<Duration>,
 }
 
-/// What is known of a destination with failed attempts.
+/// The failures of a destination.
 #[derive(Debug)]
 struct Trouble {
-    /// The first failed attempt after the last success.
+    /// The time of the first failed attempt after the last success.
     since: Instant,
     /// True until an attempt succeeds.
     is_failing: bool,
@@ -65,13 +65,13 @@ struct Trouble {
     reason: String,
     /// Attempts since `since`.
     all: u64,
-    /// The window, and its failed and successful attempts.
+    /// The start of the window, and the attempts that failed and succeeded in it.
     begun: Instant,
     failed: u64,
     succeeded: u64,
 }
 
-/// What the log has to say.
+/// An event to log.
 #[derive(Debug, PartialEq, Eq)]
 enum News {
     Began,
@@ -104,7 +104,7 @@ impl Failures {
         Failures { what, destinations: Mutex::default(), is_quiet: AtomicBool::new(true) }
     }
 
-    /// An attempt failed.
+    /// Notes a failed attempt.
     pub fn failed(&self, failed: &Failed<'_>) {
         let what = self.what;
         let news = self.note_failed(failed.destination, failed.reason, Instant::now());
@@ -136,7 +136,7 @@ impl Failures {
         );
     }
 
-    /// Says what happened in a window that is over.
+    /// Logs the attempts of a window that is over.
     fn say_minute(&self, destination: &str, reason: &str, news: &News) {
         let News::Minute { failed, succeeded, failing_for } = *news else { return };
         let (what, all) = (self.what, failed + succeeded);
@@ -159,14 +159,14 @@ impl Failures {
         }
     }
 
-    /// Ends the windows whose minute is over, also if no attempt has been made since.
+    /// Ends the windows whose minute is over, even if no attempt has ended since.
     pub(super) fn sum_up(&self) {
         for (destination, reason, news) in self.note_time(Instant::now()) {
             self.say_minute(&destination, &reason, &news);
         }
     }
 
-    /// This many attempts succeeded.
+    /// Notes that this many attempts succeeded.
     pub fn succeeded(&self, destination: &str, count: u64) {
         if self.is_quiet.load(Ordering::Relaxed) {
             return;
@@ -188,7 +188,7 @@ impl Failures {
         let mut all = self.destinations.lock();
         let mut over = Vec::new();
         for (destination, trouble) in all.iter_mut() {
-            // One failed attempt is no news after the line that told it.
+            // After the line about the first failed attempt, do not log it again if it was the only one.
             if trouble.failed > 0 && trouble.all > 1 && now - trouble.begun >= WINDOW {
                 let news = trouble.end_window(now);
                 over.push((destination.clone(), trouble.reason.clone(), news));

@@ -10,19 +10,19 @@ use super::{
     one_line::{Format, OneLine},
 };
 
-/// How often to look for kinds of lines whose minute is over.
+/// How often the log checks for kinds of lines whose minute is over.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 
-/// What every line of the log says about its process.
+/// The facts about this process that every line of the log shows.
 #[derive(Debug, Clone)]
 pub struct Process {
     /// The name of the pod in the list of pods.
     pub pod: String,
-    /// Its roles, separated by commas.
+    /// The roles of the pod, separated by commas.
     pub roles: String,
 }
 
-/// The filter of the log, such as `info,reseq=debug`. The variable `RESEQ_LOG` replaces this one.
+/// The filter of the log, such as `info,reseq=debug`. The variable `RESEQ_LOG` replaces `level`.
 fn filter_of(level: &str) -> Result<EnvFilter, String> {
     let variable = std::env::var("RESEQ_LOG").ok().filter(|text| !text.is_empty());
     let (field, text) = match &variable {
@@ -36,7 +36,7 @@ fn filter_of(level: &str) -> Result<EnvFilter, String> {
     })
 }
 
-/// Checks a level of the log. The error names the field.
+/// Checks a level of the log. An error names the field.
 pub fn check_level(level: &str) -> Result<(), String> {
     filter_of(level).map(drop)
 }
@@ -48,7 +48,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Uses this level from now on. The error names the field.
+    /// Uses this level from now on. An error names the field.
     pub fn set(&self, level: &str) -> Result<(), String> {
         filter_of(level).map(|filter| (self.set)(filter))
     }
@@ -60,14 +60,14 @@ impl Drop for Log {
     }
 }
 
-/// Writes how many lines were left out and how many attempts failed, of each kind whose minute is over. Of these, lines are
-/// written again.
+/// For each kind of line whose minute is over, writes how many lines were left out, and how many attempts failed. The
+/// log then writes lines of this kind again.
 fn sum_up(limit: &Limit) {
     limit.sum_up();
     [&*RECEIVERS, &*TRANSFORMS, &*WORKERS].into_iter().for_each(Failures::sum_up);
 }
 
-/// Does so every few seconds, for as long as the process runs.
+/// Calls `sum_up` every few seconds, while the process runs.
 async fn sum_up_often(limit: Limit) {
     let mut ticks = tokio::time::interval(SUM_UP_EVERY);
     loop {
@@ -76,7 +76,8 @@ async fn sum_up_often(limit: Limit) {
     }
 }
 
-/// Starts the log to standard error, as text or as JSON, in a runtime of Tokio. The error names the field of a level that cannot be used.
+/// Starts the log to standard error, as text or as JSON, in a runtime of Tokio. If a level cannot be used, the error
+/// names its field.
 pub fn install_log(is_json: bool, level: &str, process: Process) -> Result<Log, String> {
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let has_colours = std::io::stderr().is_terminal() && !is_plain;
@@ -86,7 +87,7 @@ pub fn install_log(is_json: bool, level: &str, process: Process) -> Result<Log, 
         .with_writer(std::io::stderr);
     let limit = Limit::default();
     let lines = |format| OneLine::new(format, &process, limit.clone());
-    // A program that embeds Reseq as a library may already have installed its own log.
+    // A program that embeds Reseq as a library may already have installed a log.
     macro_rules! start {
         ($log:expr) => {{
             let log = $log.with_filter_reloading();

@@ -1,4 +1,4 @@
-//! Limits the log: of each kind of line, the first of a minute are written, and the others are counted.
+//! Limits the log: in each minute, writes the first lines of each kind, and counts the others.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,17 +14,17 @@ use tracing::{
     field::{Field, Visit},
 };
 
-/// A kind of line is counted for this long.
+/// The time after which a kind of line is counted from zero.
 const WINDOW: Duration = Duration::from_secs(60);
-/// The most lines of one kind that are written in this time. Errors are rare, and each may say something else.
+/// The most lines of one kind of error in this time. Errors are rare, and each may say something else.
 const ERRORS_MAX: usize = 10;
 const WARNINGS_MAX: usize = 3;
 const OTHERS_MAX: usize = 6;
-/// The most warnings of all kinds together that are written in this time.
+/// The most warnings of all kinds together in this time.
 const WARNINGS_OF_ALL_MAX: usize = 20;
 /// The most destinations that a summary names.
 const NAMED_MAX: usize = 5;
-/// Actions of operators are all written: the log is a copy of the audit log.
+/// The log writes all actions of operators, because it is a copy of the audit log.
 const ALL_OF: &str = "reseq_api::audit";
 
 /// Counts lines. Cheap to clone.
@@ -34,11 +34,11 @@ pub(super) struct Limit(Arc<Mutex<Windows>>);
 #[derive(Default)]
 struct Windows {
     of_each: HashMap<Identifier, Window>,
-    /// When the window of all warnings began, and how many were written in it.
+    /// When the window of all warnings began, and the number of warnings in it.
     warnings: Option<(Instant, usize)>,
 }
 
-/// True if there may be another warning, of whatever kind.
+/// Counts a warning. True if the limit of all warnings allows it.
 fn has_room(warnings: &mut Option<(Instant, usize)>) -> bool {
     let current = warnings.filter(|(begun, _)| begun.elapsed() < WINDOW);
     let (begun, count) = current.unwrap_or_else(|| (Instant::now(), 0));
@@ -46,14 +46,14 @@ fn has_room(warnings: &mut Option<(Instant, usize)>) -> bool {
     count < WARNINGS_OF_ALL_MAX
 }
 
-/// The lines of one kind, since the first of them.
+/// The lines of one kind in the current window.
 struct Window {
     begun: Instant,
     shown: usize,
     left_out: LeftOut,
 }
 
-/// Lines that are not written.
+/// The lines that were not written.
 #[derive(Default)]
 struct LeftOut {
     count: u64,
@@ -63,7 +63,7 @@ struct LeftOut {
 }
 
 impl Limit {
-    /// True if this line is to be written. Otherwise counts it.
+    /// True if this line must be written. Otherwise counts it.
     pub(super) fn allows(&self, event: &Event<'_>) -> bool {
         let about = event.metadata();
         if *about.level() > Level::INFO || is_exempt(about) {
@@ -78,7 +78,7 @@ impl Limit {
             shown: 0,
             left_out: LeftOut::default(),
         });
-        // Whether anybody sums up or not.
+        // Begin a new window here, because `sum_up` may run later or never.
         if window.begun.elapsed() >= WINDOW {
             (window.begun, window.shown) = (Instant::now(), 0);
         }
@@ -104,7 +104,7 @@ impl Limit {
         self.0.lock().of_each.values_mut().for_each(|window| window.begun = ended);
     }
 
-    /// Writes the summaries of those kinds of lines whose time is over.
+    /// Writes a summary for each kind of line whose window is over.
     pub(super) fn sum_up(&self) {
         let mut over = Vec::new();
         self.0.lock().of_each.retain(|_, window| {
@@ -114,7 +114,7 @@ impl Limit {
             }
             !is_over
         });
-        // Not while the windows are locked: these are lines, too.
+        // Write after unlocking the windows: these summaries are lines too.
         over.iter().for_each(LeftOut::write);
     }
 }

@@ -13,7 +13,7 @@ pub(super) enum Kind {
 use Kind::{Counter, Gauge, Histogram};
 
 impl Kind {
-    /// Its name in Prometheus's text format.
+    /// The name of the kind in Prometheus's text format.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Counter => "counter",
@@ -127,7 +127,7 @@ const ALL: &[(Kind, &str, &str)] = &[
     (Gauge, "process_max_fds", "File descriptors that this process may open."),
 ];
 
-/// The text for a metric.
+/// The help text of a metric.
 pub(super) fn help(metric: &str) -> &'static str {
     ALL.iter().find(|(_, name, _)| *name == metric).map_or("", |(.., help)| help)
 }
@@ -137,7 +137,7 @@ pub(super) fn kind(metric: &str) -> Kind {
     ALL.iter().find(|(_, name, _)| *name == metric).map_or(Gauge, |(kind, ..)| *kind)
 }
 
-/// Tells the recorder the texts of all metrics.
+/// Registers the help texts of all metrics with the recorder.
 pub(super) fn describe_all() {
     for (kind, name, help) in ALL {
         match kind {

@@ -1,4 +1,4 @@
-//! The lines of the log: each bears its process, and texts from outside cannot forge a line.
+//! Formats the lines of the log. Each line names its process. Texts from outside cannot forge a line.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub(super) enum Format {
     Json(Usual<Json>),
 }
 
-/// Writes each event on a single line, with what it says about the process.
+/// Writes each event on a single line, with the facts about the process.
 pub(super) struct OneLine {
     format: Format,
     /// The end of each line.
@@ -36,7 +36,7 @@ impl OneLine {
     pub(super) fn new(format: Format, process: &Process, limit: Limit) -> OneLine {
         let Process { pod, roles } = process;
         let version = env!("CARGO_PKG_VERSION");
-        // None of the three has a character that JSON would escape.
+        // None of the three texts contains a character that JSON would escape.
         let process = match format {
             Format::Text { .. } => format!(" pod={pod} roles={roles} version={version}"),
             Format::Json(_) => {
@@ -93,8 +93,8 @@ const COLOURS: [&str; 11] = [
     "\u{1b}[37m",
 ];
 
-/// Escapes the characters of a line that could end it or deceive its reader. On a terminal,
-/// colours stay; other escape sequences do not.
+/// Escapes the characters of a line that could end it or deceive its reader. On a terminal, keeps colours, but no other
+/// escape sequences.
 fn escaped(line: &str, has_colours: bool) -> String {
     if !line.contains(is_unsafe) {
         return line.to_owned();

@@ -1,4 +1,4 @@
-//! Counts the uses of destinations without their own series, to find which of them should get series.
+//! Counts the uses of destinations without series, to find the destinations that should get series.
 
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
@@ -11,7 +11,7 @@ const NAMES_MAX: usize = 4_096;
 pub(super) struct Others(Mutex<HashMap<Arc<str>, u64>>);
 
 impl Others {
-    /// A destination without series was counted.
+    /// Counts one use of a destination that has no series of its own.
     pub(super) fn note(&self, destination: &str) {
         let mut counts = self.0.lock();
         if let Some(count) = counts.get_mut(destination) {

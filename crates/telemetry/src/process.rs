@@ -1,4 +1,4 @@
-//! The resources that this process uses, under the names that all clients of Prometheus give them.
+//! The resources that this process uses, as metrics with the usual names of Prometheus clients.
 
 use procfs::{
     ProcResult, WithCurrentSystemInfo,
@@ -7,7 +7,8 @@ use procfs::{
 
 use super::render::render;
 
-/// The metrics of this process, in Prometheus's text format. Metrics that the system does not tell are left out.
+/// Renders the metrics of this process in Prometheus's text format. Leaves out metrics that the system does not
+/// provide.
 pub(super) fn render_process() -> String {
     let mut text = String::new();
     for (metric, value) in read().unwrap_or_default() {

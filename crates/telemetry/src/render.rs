@@ -1,10 +1,11 @@
-//! Series in Prometheus's text format, for metrics whose series end: the recorder keeps a series for ever.
+//! Renders series in Prometheus's text format, for metrics whose series can end. The recorder would keep a series for
+//! ever.
 
 use std::fmt::Write;
 
 use super::names;
 
-/// Appends a metric with its series: the labels of each, and its value.
+/// Appends a metric with its series. Each series has labels and a value.
 pub(super) fn render(
     text: &mut String,
     metric: &str,

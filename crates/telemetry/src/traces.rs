@@ -1,8 +1,8 @@
 //! Traces: a span for each stage of a message whose trace is recorded. Without a receiver for
 //! traces, these functions do nothing, and allocate nothing.
 //!
-//! The trace of a message is in its header `traceparent`, which names the span of its ingest. All
-//! other spans are its children. Each process computes their ids from it ([`TraceContext::child`]).
+//! The header `traceparent` of a message holds its trace, and names the span of its ingest. All other spans of the
+//! message are children of that span. Each process computes their ids from it ([`TraceContext::child`]).
 
 mod export;
 
@@ -38,7 +38,7 @@ struct Traces {
     sample_ratio: f64,
 }
 
-/// Sends the recorded spans at the end.
+/// Sends the remaining spans when the process ends.
 #[derive(Debug)]
 pub struct TracesEnd(());
 
@@ -74,7 +74,7 @@ pub enum SpanOf {
     Resequence,
     /// An attempt to deliver the message.
     Deliver,
-    /// The moment when its attempts were used up, or it was withdrawn after an attempt.
+    /// The moment when the attempts at the message were used up, or it was withdrawn after an attempt.
     Exhausted,
 }
 
@@ -99,8 +99,8 @@ impl SpanOf {
     }
 }
 
-/// Decides whether to record the trace of an arrival, and makes its ingest a span of that trace.
-/// `travels`: whether the destination forwards `traceparent`; otherwise nothing is recorded.
+/// Decides whether to record the trace of an arrival, and makes its ingest a span of that trace. If the destination
+/// does not forward `traceparent` (`travels` is false), nothing is recorded.
 pub fn begin_trace(arrival: &mut Arrival, travels: bool) {
     let Some(traces) = TRACES.get().filter(|_| travels) else { return };
     let headers = &mut arrival.message.headers;
@@ -140,27 +140,27 @@ pub fn time_of(ms: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(ms)
 }
 
-/// The fields of a span that has ended.
+/// The facts about a span that has ended.
 pub struct Noted<'a> {
     /// The stage.
     pub stage: SpanOf,
     /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// When it began.
+    /// When the span began.
     pub begun: SystemTime,
-    /// When it ended.
+    /// When the span ended.
     pub ended: SystemTime,
-    /// How it ended.
+    /// The outcome, as a word.
     pub outcome: &'static str,
-    /// What went wrong.
+    /// The error, if there was one.
     pub error: Option<&'a str>,
-    /// Spans of other messages: those in the same batch, or the one that it waited for.
+    /// Spans of other messages: the messages of the same batch, or the message that this one waited for.
     pub links: &'a [TraceContext],
-    /// The message of its lane that had to leave before it.
+    /// The sequence of the message that had to leave the lane first.
     pub waited_for: Option<Sequence>,
 }
 
-/// An attempt at a stage of a message has ended.
+/// Records the span of an attempt that has ended.
 pub fn note_span(message: &Stamped, noted: &Noted<'_>) {
     let Some(traces) = TRACES.get() else { return };
     let context = TraceContext::of(&message.message.headers).filter(|context| context.is_sampled);
@@ -174,7 +174,7 @@ pub fn note_span(message: &Stamped, noted: &Noted<'_>) {
     traces.record(span, Some(parent.span_id), attributes, noted);
 }
 
-/// A message was claimed for the first time.
+/// Records the wait of a message that was claimed for the first time.
 pub fn note_wait(message: &Stamped, claimed_ms: u64) {
     let begun = time_of(message.message.received_ms);
     let (stage, outcome) = (SpanOf::Wait, "claimed");
@@ -192,8 +192,8 @@ pub fn note_wait(message: &Stamped, claimed_ms: u64) {
     note_span(message, &noted);
 }
 
-/// The attempts of a message are used up, or it was withdrawn after one: it is `halted`, `dead_lettered`, `dropped` or
-/// `cancelled`. `error`: the kind of its last error.
+/// Records that the attempts of a message are used up, or that it was withdrawn after an attempt: it is `halted`,
+/// `dead_lettered`, `dropped` or `cancelled`. `error`: the kind of its last error.
 pub fn note_given_up(
     destination: &str,
     sequence: Sequence,
@@ -203,7 +203,7 @@ pub fn note_given_up(
 ) {
     let Some(traces) = TRACES.get() else { return };
     let Some(parent) = ids.trace.filter(|context| context.is_sampled) else { return };
-    // An operator may have it tried again, so it may happen more than once.
+    // This may happen more than once, because an operator may retry the message.
     let span = TraceContext { span_id: rand::random(), ..parent };
     let attributes = attributes(destination, Some(sequence), &ids.id, None, outcome);
     let now = SystemTime::now();
@@ -220,7 +220,7 @@ pub fn note_given_up(
     traces.record(span, Some(parent.span_id), attributes, &noted);
 }
 
-/// The ingest of an arrival has ended. The sequence is known if the message was stored.
+/// Records the ingest of an arrival. The sequence is known if the message was stored.
 pub fn note_ingest(
     name: &DestinationName,
     arrival: &Arrival,

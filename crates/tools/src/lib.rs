@@ -1,5 +1,4 @@
-//! Real processes of Reseq on an embedded Redis ([`harness`]), and [`servers`] around them, for the [`demo`] and for
-//! the bench.
+//! Real processes of Reseq on an embedded Redis ([`harness`]), and simple [`servers`], for the [`demo`] and the bench.
 
 pub mod demo;
 pub mod harness;

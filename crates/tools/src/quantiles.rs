@@ -14,7 +14,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// The quantiles by nearest rank: each is one of the values. All zero if there are none.
+    /// The quantiles by nearest rank: each is one of the values. All zero without values.
     pub fn of(mut values_ms: Vec<f64>) -> Quantiles {
         values_ms.sort_by(f64::total_cmp);
         let rank = |per_mille| nearest_rank(&values_ms, per_mille).unwrap_or_default();

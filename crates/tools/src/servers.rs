@@ -1,4 +1,4 @@
-//! Servers for measurements: each accepts everything at once, while its future is polled.
+//! Servers for measurements. Each accepts everything at once, while its future is polled.
 
 use std::net::SocketAddr;
 
@@ -39,18 +39,18 @@ pub async fn connections<F: Future<Output: Send + 'static> + Send + 'static>(
 ) {
     let mut connections = JoinSet::new();
     loop {
-        // `accept` fails if the connection is already gone. The peer will notice that.
+        // If `accept` fails, the connection is already gone, and the peer will notice.
         if let Ok((stream, _)) = listener.accept().await {
-            // Otherwise answers may wait for an acknowledgement, and that time would count for Reseq.
+            // Without this, answers may wait for an acknowledgement, and that time would count as Reseq's.
             let _ = stream.set_nodelay(true);
-            // A connection ends when its peer ends. Messages that were not accepted come again.
+            // A connection ends when its peer closes it. Reseq sends messages that were not accepted again.
             connections.spawn(serve(stream));
         }
         while connections.try_join_next().is_some() {}
     }
 }
 
-/// Answers HTTP requests. A request that broke off gets no answer: its sender will repeat it.
+/// Answers HTTP requests. A request that breaks off gets no answer: its sender repeats it.
 pub async fn http<F: Future<Output = Response<Full<Bytes>>> + Send>(
     listener: TcpListener,
     answer: impl Fn(Request<Bytes>) -> F + Clone + Send + Sync + 'static,
@@ -95,7 +95,7 @@ async fn accept_frames(
             accept(&frame);
             codec.encode(Bytes::from_static(b"OK"), &mut answers)?;
         }
-        // One write for all frames that arrived together.
+        // Write the answers to all frames that arrived together at once.
         stream.write_all_buf(&mut answers).await?;
     }
 }

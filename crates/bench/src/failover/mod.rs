@@ -27,7 +27,7 @@ const LEAD: Duration = Duration::from_secs(1);
 /// The event happens up to this much later, at random: senders renew and check leases once a
 /// second, so the result depends on the time within that second.
 const DRAWN_US_MAX: u64 = 1_000_000;
-/// Messages are sent for this long after the event, and for a lease more if the sender gives nothing back.
+/// Messages are sent for this long after the event. If the sender gives nothing back, for the length of a lease more.
 const TAIL: Duration = Duration::from_secs(4);
 
 impl Bench<'_> {
@@ -94,9 +94,9 @@ impl Bench<'_> {
     }
 }
 
-/// An event that was caused.
+/// An event that the bench caused.
 struct Strike {
-    /// Time of the event, from the start of the run.
+    /// The time of the event, from the start of the run.
     at: Duration,
     /// The sender concerned.
     sender: String,
@@ -119,7 +119,7 @@ async fn strike(
     if case == Case::Joined {
         let at = tally.now();
         setup::start_sender(harness, config, newcomer).await?;
-        // The destinations that it takes are known only later.
+        // The destinations that the new sender takes are known only later.
         return Ok(Strike { at, sender: format!("sender {newcomer}"), moved: BTreeMap::new() });
     }
     let busiest = busiest(&before, harness.deliveries().await);

@@ -1,4 +1,4 @@
-//! The gaps in the deliveries of lanes around events, and the report of them.
+//! Reports the gaps in the deliveries of lanes around events.
 
 use std::{fmt, time::Duration};
 
@@ -9,18 +9,18 @@ use crate::{
     args::BenchArgs, counters::Counters, receive::Arrival, report::rounded, verify::Verified,
 };
 
-/// The lanes of a killed sender may stand still for a lease and this much more.
+/// The lanes of a killed sender may stand still for the length of a lease, and this much more.
 const KILLED_SLACK: Duration = Duration::from_secs(1);
 /// The longest time that lanes may stand still during a planned handover.
 const PLANNED_MAX: Duration = Duration::from_millis(200);
 
-/// An event of a sender.
+/// A kind of event: a sender ends or joins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Case {
-    /// SIGKILL.
+    /// The bench kills the sender with SIGKILL.
     Killed,
-    /// SIGTERM: the sender gives its partitions back.
+    /// The bench ends the sender with SIGTERM. The sender gives its partitions back.
     Ended,
     /// Another sender joins, and takes its share.
     Joined,
@@ -80,7 +80,7 @@ pub struct Failovers {
     #[serde(flatten)]
     pub tallied: Counters,
     pub cases: Vec<Gaps>,
-    /// Problems apart from the messages, in words.
+    /// Problems besides the messages, in words.
     pub problems: Vec<String>,
 }
 
@@ -129,14 +129,14 @@ impl Failovers {
         of_case.add(&gaps, others_max, judged.repeats);
     }
 
-    /// True if everything arrived, in order.
+    /// True if every message arrived, in order.
     pub fn is_well(&self) -> bool {
         self.tallied.is_well()
     }
 }
 
 impl Gaps {
-    /// No gaps yet.
+    /// The value before any gap is added.
     fn none(case: Case, lease: Duration) -> Gaps {
         Gaps {
             case,

@@ -29,7 +29,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// The listeners of ingest.
 pub struct Listeners {
-    /// `http://…` of each ingest process.
+    /// The URL `http://…` of each ingest process.
     pub http: Vec<String>,
     /// The TCP listener of each stream.
     pub tcp: Vec<SocketAddr>,
@@ -37,8 +37,8 @@ pub struct Listeners {
     pub token: Option<String>,
 }
 
-/// The messages that one stream sent in one phase, in order: message `index` has the number `base
-/// + stream + index * streams`.
+/// The messages that one stream sent in one phase, in order. The message at `index` has the number `base + stream +
+/// index * streams`.
 #[derive(Debug, Default)]
 pub struct Sent {
     /// When each message was written, from the start of the run.
@@ -64,7 +64,7 @@ pub struct Load {
     envelope: Envelope,
     with_idempotency_keys: bool,
     pending_max: u64,
-    /// Messages sent in this phase.
+    /// The number of messages sent in this phase.
     sent: AtomicU64,
     accepted: AtomicU64,
 }
@@ -88,12 +88,12 @@ impl Load {
         }
     }
 
-    /// Messages that ingest has accepted so far, over all phases.
+    /// The number of messages that ingest has accepted so far, over all phases.
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Relaxed)
     }
 
-    /// True if one more message may be in flight.
+    /// True if `--pending` allows one more message in flight.
     fn has_room(&self) -> bool {
         self.sent.load(Relaxed).saturating_sub(self.tally.delivered()) < self.pending_max
     }
@@ -112,7 +112,7 @@ impl Load {
         out.push(b'}');
     }
 
-    /// Sends a phase. Returns the messages of each stream once ingest has accepted all.
+    /// Sends a phase. Returns the messages of each stream when ingest has accepted all of them.
     pub async fn send(self: &Arc<Self>, phase: Phase) -> anyhow::Result<Vec<Sent>> {
         let start = self.tally.now();
         self.sent.store(0, Relaxed);
@@ -145,7 +145,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// The next message, if it is due and there is room for it. Notes the time of sending.
+    /// The number of the next message, if it is due and there is room for it. Notes the time of sending.
     fn take(&mut self, now: Duration, load: &Load, sent: &mut Sent) -> Option<u64> {
         let since = now.saturating_sub(self.start);
         if !load.has_room() {
@@ -161,7 +161,7 @@ impl Pace {
         Some(number)
     }
 
-    /// The time until the next message may be sent; `None` if there is none.
+    /// The time until the next message may be sent; `None`: there is none.
     fn wait(&self, now: Duration, load: &Load) -> Option<Duration> {
         let since = now.saturating_sub(self.start);
         let shortest = if load.has_room() { Duration::ZERO } else { ROOM_EVERY };

@@ -55,7 +55,7 @@ pub async fn send(load: &Load, stream: u64, pace: Pace) -> anyhow::Result<Sent> 
 }
 
 impl Connection<'_> {
-    /// The first frame authenticates the producer.
+    /// Sends the token in the first frame.
     async fn authenticate(&mut self, token: &str) -> anyhow::Result<()> {
         self.codec.encode(format!("AUTH {token}").into(), &mut self.output)?;
         self.stream.write_all_buf(&mut self.output).await?;

@@ -21,7 +21,7 @@ struct Envelope<'a> {
     body_base64: Option<&'a str>,
 }
 
-/// Accepts messages while polled: one a request, or with batches many.
+/// Accepts messages while it is polled: one in each request, or many if `with_batches`.
 pub async fn serve(listener: TcpListener, with_batches: bool, tally: Arc<Tally>) {
     servers::http(listener, move |request| {
         let (body, at) = (request.body(), tally.now());

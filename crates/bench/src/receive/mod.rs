@@ -1,4 +1,4 @@
-//! The receivers. They accept everything at once, and record each arrival.
+//! The receivers. They accept every message at once, and record each arrival.
 
 use std::{
     net::SocketAddr,
@@ -21,7 +21,7 @@ use super::{
 
 mod http;
 
-/// No sent message has an index beyond this.
+/// Bodies with a higher index are not from this bench.
 const INDEX_MAX: usize = 1 << 31;
 
 /// One receiver for all destinations. Dropping this ends it.
@@ -85,7 +85,7 @@ struct Lane {
 /// One message that was accepted for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its number.
+    /// The number of the message.
     pub number: u64,
     /// Time of arrival, from the start of the run.
     pub at: Duration,
@@ -97,9 +97,9 @@ pub struct Arrival {
 pub struct Arrived {
     /// The first arrivals of each lane, in the order of arrival.
     pub lanes: Vec<Vec<Arrival>>,
-    /// Messages that came again.
+    /// Messages that arrived again.
     pub repeats: u64,
-    /// Bodies that are not of this phase.
+    /// Bodies that are not from this phase.
     pub foreign: u64,
 }
 
@@ -121,7 +121,7 @@ impl Tally {
         self.delivered.load(Relaxed)
     }
 
-    /// A message arrives; `None`: the body is not from the bench.
+    /// Notes the arrival of a message; `None`: the body is not from the bench.
     fn arrives(&self, message: Option<Numbered>, at: Duration) {
         let base = self.base.load(Relaxed);
         let Some(Numbered { number, worked }) = message else {

@@ -20,10 +20,10 @@ const NAME_MAX: usize = 64;
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Contexts {
-    /// The context of commands that name none.
+    /// The context for commands that name none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
-    /// By name.
+    /// The contexts by name.
     pub contexts: BTreeMap<String, Context>,
 }
 
@@ -31,7 +31,7 @@ pub struct Contexts {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
-    /// Its URL.
+    /// The URL of the service.
     pub url: String,
     /// The token of every request.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct Context {
 }
 
 impl Contexts {
-    /// Reads the file of this user. There may be none yet.
+    /// Reads the file of this user; empty if there is no file.
     pub fn load() -> anyhow::Result<Contexts> {
         match path() {
             Some(path) => Contexts::read(&path),
@@ -73,7 +73,7 @@ impl Contexts {
         if mode.permissions().mode() & 0o077 != 0 {
             bail!("{shown} holds tokens, and other users may read it: run chmod 600 {shown}");
         }
-        // The whole error would quote the line, which may hold a token.
+        // Do not print the whole error: it quotes the line, which may hold a token.
         toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
             anyhow::anyhow!("{shown}, line {line}: {}", error.message())
@@ -85,7 +85,7 @@ impl Contexts {
         let folder = path.parent().unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(problem)?;
         let text = toml::to_string_pretty(self).with_context(problem)?;
-        // Another command sees the old file or the new one, never a part.
+        // Other commands see the old file or the new file, never a part of it.
         let mut file = tempfile::NamedTempFile::new_in(folder).with_context(problem)?;
         file.as_file().set_permissions(Permissions::from_mode(0o600)).with_context(problem)?;
         file.write_all(text.as_bytes()).with_context(problem)?;
@@ -106,7 +106,7 @@ impl Contexts {
     }
 }
 
-/// Reads a name in an argument.
+/// Parses the name of a context.
 pub fn name(text: &str) -> Result<String, String> {
     let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     match !text.is_empty() && text.len() <= NAME_MAX && text.chars().all(is_fit) {
@@ -115,7 +115,7 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// The file of this user.
+/// The path of the file of this user.
 fn path() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let folder = variable("XDG_CONFIG_HOME").map(PathBuf::from);

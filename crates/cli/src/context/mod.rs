@@ -37,7 +37,7 @@ enum Command {
     List(PrintArgs),
     /// Show one context, without its token
     Show(ShowArgs),
-    /// Make a context the current one: commands that name no service use it
+    /// Make a context the current one. Commands without a URL or a context use it
     Use(NameArgs),
     /// Delete a context, with its token
     Delete(NameArgs),
@@ -110,7 +110,7 @@ async fn add(args: AddArgs) -> anyhow::Result<()> {
     if all.contexts.contains_key(name) && !args.replace {
         bail!(WrongUsage(format!("there is a context {name:?} already; --replace replaces it")));
     }
-    // Refuses what is no URL of a service.
+    // Refuse an invalid URL.
     service_at(&args.url, &[], &Pem::default())?;
     let absolute = |option: &str, path: Option<&PathBuf>| {
         let find = |path: &PathBuf| {
@@ -135,7 +135,7 @@ async fn add(args: AddArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The token: from the file, or typed without an echo. `None` if there is none.
+/// The token: from the file, or typed without an echo. `None` if the user gives none.
 async fn token(args: &AddArgs) -> anyhow::Result<Option<String>> {
     let text = match &args.token_file {
         Some(file) => String::from_utf8(files::read(file).await?).ok(),
@@ -186,7 +186,7 @@ fn show(args: ShowArgs) -> anyhow::Result<()> {
     }
 }
 
-/// A context without its token.
+/// The fields of a context for display, without its token.
 fn shown(all: &Contexts, name: &str) -> Value {
     let Some(context) = all.contexts.get(name) else { return Value::Null };
     json!({

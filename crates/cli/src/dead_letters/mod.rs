@@ -27,7 +27,7 @@ enum Command {
     List(list::ListArgs),
     /// Show one dead letter with its body and errors
     Show(list::ShowArgs),
-    /// Store dead letters again, at the end of their lanes
+    /// Enqueue dead letters again, at the end of their lanes
     Redrive {
         #[command(flatten)]
         many: ManyArgs,
@@ -46,7 +46,7 @@ struct ManyArgs {
     destination: String,
     #[command(flatten)]
     selection: Selection,
-    /// Only count
+    /// Only count the dead letters
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -6,24 +6,24 @@ use serde_json::{Value, json};
 use crate::{filters::Range, usage::WrongUsage};
 use client::paths::{Field, flag, object, text};
 
-/// What dead letters are like.
+/// Options that filter dead letters.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Filter {
     /// Only this ordering key; "" means no key
     #[arg(long)]
     key: Option<String>,
-    /// Only those that failed in this stage
+    /// Only dead letters of this stage
     #[arg(long, value_parser = PossibleValuesParser::new(["transform", "delivery"]))]
     stage: Option<String>,
     #[command(flatten)]
     range: Range,
-    /// Only with this text in the reason or in one of the errors
+    /// Only dead letters with this text in the reason or in one of the errors
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
 }
 
 impl Filter {
-    /// Its fields of a request.
+    /// The fields of this filter in a request.
     pub fn fields(&self) -> Vec<Field> {
         let mut fields = vec![
             ("key", text(self.key.as_deref())),
@@ -35,7 +35,7 @@ impl Filter {
     }
 }
 
-/// Sequences, all, or a filter.
+/// A selection: sequences, all dead letters, or a filter.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Selection {
     /// Sequences of the dead letters
@@ -49,7 +49,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The request body for the service.
+    /// The body of the request with this selection.
     pub fn request(&self, dry_run: bool) -> anyhow::Result<Value> {
         let filter = object(&self.filter.fields());
         let is_filtered = filter.as_object().is_some_and(|filter| !filter.is_empty());

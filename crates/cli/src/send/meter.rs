@@ -17,7 +17,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A progress bar. Without a total, it only counts.
+    /// A progress bar. Without a total, it shows only counts.
     pub fn new(bytes_total: Option<u64>) -> Meter {
         let bar = match bytes_total {
             _ if !std::io::stderr().is_terminal() => ProgressBar::hidden(),
@@ -34,7 +34,7 @@ impl Meter {
         Meter { bar, messages: 0, since: Instant::now() }
     }
 
-    /// These messages were accepted.
+    /// Notes that the service accepted these messages.
     pub fn accepted(&mut self, items: &[Item]) {
         self.messages += items.len() as u64;
         self.bar.inc(items.iter().map(|item| item.bytes as u64).sum());
@@ -42,7 +42,7 @@ impl Meter {
         self.bar.set_message(format!("{} messages, {per_second:.0}/s", self.messages));
     }
 
-    /// Shows that sending pauses, for how long, and why.
+    /// Shows that sending pauses: why, and for how long.
     pub(super) fn waiting(&self, failure: &Failure, wait: Duration) {
         let (messages, wait_s) = (self.messages, wait.as_secs_f64());
         self.bar.set_message(format!("{messages} messages; again in {wait_s:.1} s: {failure}"));

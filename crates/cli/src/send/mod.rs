@@ -1,8 +1,8 @@
 //! `reseq send`: sends arguments, or lines of a file or standard input, as messages, in order.
 //!
-//! Batches are sent one after the other. After a temporary refusal, everything from the first
-//! refused message on is sent again, so that nothing overtakes it. Every message has an idempotency
-//! key, so that those behind it that were accepted are not stored twice.
+//! Batches are sent one after the other. After a temporary refusal, the command sends again all messages from the first
+//! refused one on, so that no message overtakes it. Every message has an idempotency key, so that messages behind it
+//! that were accepted are not stored twice.
 
 use std::{
     collections::BTreeMap,
@@ -35,11 +35,11 @@ mod tests;
 
 /// The most messages of one batch.
 const BATCH_MAX: usize = 200;
-/// A batch takes no further message beyond this length, in bytes.
+/// A batch of at least this many bytes takes no further message.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// The pause before a retry, unless the service names one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// The longest pause, whatever the service asks for.
+/// The longest pause, even if the service asks for more.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// The arguments of `reseq send`.
@@ -47,13 +47,13 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 pub struct SendArgs {
     #[command(flatten)]
     pub client: ClientArgs,
-    /// Destination. With --ndjson, only for lines that name none
+    /// Destination. With --ndjson, only for lines that name no destination or topic
     #[arg(short, long, required_unless_present_any = ["ndjson", "topic"])]
     pub destination: Option<String>,
-    /// Topic, in place of a destination. With --ndjson, only for lines that name none
+    /// Topic, in place of a destination. With --ndjson, only for lines that name no destination or topic
     #[arg(short, long, conflicts_with = "destination")]
     pub topic: Option<String>,
-    /// Ordering key of all messages that have none of their own
+    /// Ordering key of all messages without their own
     #[arg(long)]
     pub key: Option<String>,
     /// Process the messages only after this time has passed, such as 500ms, 15s or 2h
@@ -65,20 +65,20 @@ pub struct SendArgs {
     /// Priority, 0 to 9; 9 is processed first. Only with ordering "none"
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub priority: Option<u8>,
-    /// Content type of all messages. Without it, a message that is valid JSON is sent as application/json,
-    /// any other as text/plain
+    /// Content type of all messages. Without it, a message that is valid JSON is sent as application/json, and any
+    /// other as text/plain
     #[arg(long, value_name = "TYPE", conflicts_with = "ndjson")]
     pub content_type: Option<String>,
-    /// Idempotency key of the message; with several messages, each gets "<key>/<line>"
+    /// Idempotency key of the message. With several messages, each message gets "<key>/<line>"
     #[arg(long)]
     pub idempotency_key: Option<String>,
-    /// Each line is an object as for POST /v1/messages, not a body
+    /// Each line is a message object as for POST /v1/messages, not a body
     #[arg(long)]
     pub ndjson: bool,
     /// Send each line of this file; "-" is standard input
     #[arg(long, conflicts_with = "messages")]
     pub file: Option<PathBuf>,
-    /// Give up if nothing was accepted for this long
+    /// Stop with an error if the service accepts nothing for this long
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub retry: Duration,
     /// Messages to send. "-" or none: each line of standard input
@@ -93,7 +93,7 @@ struct Tally {
     last: u64,
 }
 
-/// Sends everything, or reports the line that stopped it.
+/// Sends all messages. The error names the line that stopped the command.
 pub async fn run(args: SendArgs) -> anyhow::Result<()> {
     let service = args.client.service()?;
     let mut source = Source::open(&args).await?;
@@ -114,15 +114,15 @@ struct Sending {
 
 /// The result of one attempt to send a batch.
 struct Tried {
-    /// How many messages at its front were accepted.
+    /// The number of accepted messages at the front of the batch.
     accepted: usize,
-    /// Why the next one was not, if any is left.
+    /// Why the next message was not accepted, if any message is left.
     failure: Option<Failure>,
     /// The wait that the service asked for.
     wait: Option<Duration>,
 }
 
-/// True if a retry may succeed: each message has a key, which makes it safe.
+/// True if a retry may succeed. A retry is safe, because each message has a key.
 fn is_temporary(failure: &Failure) -> bool {
     match failure {
         Failure::Refused(refused) => refused.problem.is_temporary(),
@@ -140,7 +140,7 @@ fn into_error(failure: Failure) -> anyhow::Error {
 impl Sending {
     async fn send_all(&mut self, source: &mut Source) -> anyhow::Result<()> {
         loop {
-            // Send the lines before an unreadable one all the same.
+            // If a line cannot be read, still send the lines before it.
             let (batch, problem) = match source.batch(BATCH_MAX, BATCH_BYTES_MAX).await {
                 (batch, None) if batch.is_empty() => return Ok(()),
                 read => read,
@@ -204,7 +204,7 @@ impl Sending {
         Ok(Tried { accepted, failure, wait })
     }
 
-    /// Why the whole batch was not accepted.
+    /// Explains why the whole batch was not accepted.
     fn explained(&self, mut failure: Failure) -> Failure {
         if let Failure::Refused(Refused { problem, .. }) = &mut failure
             && problem.status == StatusCode::NOT_FOUND
@@ -229,7 +229,7 @@ impl Sending {
         }
     }
 
-    /// What each destination got.
+    /// The number of messages that each destination got.
     fn summary(&self, output: Output) -> anyhow::Result<String> {
         if output != Output::Table {
             let items = self.tallies.iter().map(|(destination, tally)| {

@@ -34,7 +34,7 @@ pub struct Item {
     pub json: Vec<u8>,
 }
 
-/// The messages, in order, read while others are being sent.
+/// Reads the messages in order, while others are being sent.
 pub struct Source {
     form: Form,
     lines: mpsc::Receiver<std::io::Result<BatchLine>>,
@@ -48,7 +48,7 @@ struct BatchLine {
     text: Vec<u8>,
 }
 
-/// How to convert a line to an object.
+/// The form of the objects that lines are converted to.
 struct Form {
     destination: Option<String>,
     topic: Option<String>,
@@ -56,9 +56,9 @@ struct Form {
     delay_ms: Option<u64>,
     due_at: Option<String>,
     priority: Option<u8>,
-    /// `None`: it depends on the body.
+    /// The content type; `None`: it depends on the body.
     content_type: Option<String>,
-    /// The key of the only message, or the prefix of the keys of several.
+    /// The idempotency key of the only message, or the prefix of the keys of several messages.
     idempotency_key: Option<String>,
     is_one: bool,
     ndjson: bool,
@@ -110,8 +110,8 @@ impl Source {
         self.bytes_total
     }
 
-    /// The next messages: as many as are available, at least one until the end. With an error if
-    /// the line after them is invalid.
+    /// The next messages: all that are available, and at least one until the end. With an error if the line after them
+    /// is invalid.
     pub async fn batch(
         &mut self,
         max: usize,
@@ -134,7 +134,7 @@ impl Source {
             }
             next = match self.lines.try_recv() {
                 Ok(line) => Some(line),
-                // Only blank lines so far: wait, because an empty batch would mean the end.
+                // Only blank lines were read so far: wait, because an empty batch would mean the end.
                 Err(_) if batch.is_empty() => self.lines.recv().await,
                 Err(_) => None,
             };
@@ -205,13 +205,13 @@ impl Form {
         key.into_iter().chain(delay).chain(due_at).chain(priority)
     }
 
-    /// The recipients from the arguments, for messages that do not name any.
+    /// The recipients from the arguments, for messages that name none.
     fn target(&self) -> Option<(&'static str, serde_json::Value)> {
         let topic = self.topic.as_deref().map(|topic| ("topic", topic.into()));
         topic.or_else(|| self.destination.as_ref().map(|name| ("destinations", json!([name]))))
     }
 
-    /// The content type that was asked for, or that of the body.
+    /// The content type from the arguments, or that of the body.
     fn content_type_of(&self, text: &[u8]) -> &str {
         match &self.content_type {
             Some(content_type) => content_type,

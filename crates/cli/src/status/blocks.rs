@@ -1,4 +1,4 @@
-//! What blocks a destination and needs an operator, with the command that helps.
+//! Causes that block a destination and need an operator, with the command that helps.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::output::{counted, error_of, human_age, plain, quoted};
 /// The most lines about the heads of a destination.
 const HEADS_MAX: usize = 3;
 
-/// What blocks a destination, one line each.
+/// The causes that block a destination, one line each.
 pub(super) fn blocks(name: &str, stats: &Stats) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(reason) = &stats.not_read {
@@ -37,7 +37,7 @@ pub(super) fn blocks(name: &str, stats: &Stats) -> Vec<String> {
     lines
 }
 
-/// Why it needs attention, unless other lines say so.
+/// A line about a cause that needs attention; `None` if other lines already show it.
 fn attention(name: &str, found: &Attention) -> Option<String> {
     let messages = counted(found.count, "message");
     let error = found.error.as_ref().map(|error| format!(" ({})", plain(error)));
@@ -50,12 +50,12 @@ fn attention(name: &str, found: &Attention) -> Option<String> {
         "at_limit" => format!("at its limit, it accepts no more: {messages} pending; {why}"),
         "slow" => format!("{messages} pending, the oldest for longer than five minutes; {why}"),
         "halted" | "damaged" | "paused" => return None,
-        // A cause of a newer service.
+        // The cause is from a newer service.
         cause => format!("{}: {messages}{error}; {why}", plain(cause)),
     })
 }
 
-/// Stuck heads without a line of their own, with the lists that show them.
+/// The number of further stuck heads, with the commands that list them.
 fn more(name: &str, heads: &[&Head]) -> String {
     let states: BTreeSet<&str> = heads.iter().map(|head| head.listed_state()).collect();
     let list = |state| format!("reseq messages list {name} --state {state}");

@@ -1,4 +1,4 @@
-//! `reseq status --until-drained`: waits until nothing is pending.
+//! `reseq status --until-drained`: waits until no message is pending.
 
 use std::{
     io::IsTerminal,
@@ -15,8 +15,8 @@ use client::Service;
 /// How often to read the numbers.
 const POLL_EVERY: Duration = Duration::from_secs(1);
 
-/// Waits until nothing is pending at these destinations (at all, if there is no name). Shows how many messages are
-/// left, on the terminal; or as a line on standard error whenever the number has changed.
+/// Waits until no message is pending at these destinations (at any destination, if `names` is empty). Shows on a
+/// terminal how many messages are left; otherwise writes a line on standard error when the number has changed.
 pub(super) async fn wait(service: &Service, names: &[String]) -> anyhow::Result<()> {
     let (begun, bar) = (Instant::now(), progress_bar());
     let mut ticks = tokio::time::interval(POLL_EVERY);
@@ -50,13 +50,13 @@ pub(super) async fn wait(service: &Service, names: &[String]) -> anyhow::Result<
     }
 }
 
-/// What is left to deliver.
+/// The messages that are left to deliver.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Left {
     pending: u64,
     /// Messages that wait for an operator.
     halted: u64,
-    /// Destinations that nobody knows anything about.
+    /// Destinations whose numbers could not be read.
     unknown: u64,
 }
 
@@ -85,7 +85,7 @@ impl Left {
         text
     }
 
-    /// With the rate since the beginning, and the time that the rest takes at this rate.
+    /// The counts, with the rate since the beginning, and the time that the rest takes at this rate.
     fn shown(&self, gone: u64, elapsed: Duration) -> String {
         let per_second = gone as f64 / elapsed.as_secs_f64().max(0.001);
         let counts = self.counts();

@@ -19,7 +19,7 @@ use super::{
 };
 use stats::{Seen, Stats, read};
 
-/// How the readiness check of a process names damage that the process knows.
+/// The prefix of the lines of `/readyz` that report damage.
 const DAMAGED: &str = "damaged: ";
 
 /// The arguments of `reseq status`.
@@ -30,10 +30,10 @@ pub struct StatusArgs {
     /// Only these destinations
     #[arg(value_name = "DESTINATION")]
     destinations: Vec<String>,
-    /// Which destinations come first: by name, the longest backlogs, or those that need attention
+    /// The order of the destinations: by name, the longest backlogs first, or those that need attention first
     #[arg(long, default_value_t, value_enum)]
     sort: Sort,
-    /// Wait until nothing is pending, and show the progress on standard error
+    /// Wait until no message is pending, and show the progress on standard error
     #[arg(long, conflicts_with_all = ["watch", "check"])]
     until_drained: bool,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub struct StatusArgs {
     check: bool,
 }
 
-/// Which destinations come first.
+/// The order of the destinations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum Sort {
     #[default]
@@ -52,10 +52,10 @@ enum Sort {
     Stuck,
 }
 
-/// What the service says at one moment.
+/// The answers of the service at one moment.
 struct Status {
     destinations: Vec<Seen>,
-    /// With `--check`: damage that the process knows.
+    /// With `--check`: damage that the process has found.
     damaged: Vec<String>,
 }
 
@@ -87,7 +87,7 @@ pub async fn run(args: StatusArgs) -> anyhow::Result<Exit> {
 impl Status {
     async fn read(service: &Service, args: &StatusArgs, check: bool) -> anyhow::Result<Status> {
         let mut destinations = read(service, &args.destinations, check).await?;
-        // Those that cannot be read come first, because nobody knows how they are. The sort is stable.
+        // Destinations that cannot be read need attention too, because their state is unknown. The sort is stable.
         destinations.sort_by_key(|Seen { stats, .. }| {
             Reverse(match args.sort {
                 Sort::Name => (false, 0),
@@ -98,16 +98,16 @@ impl Status {
         Ok(Status { destinations, damaged: Vec::new() })
     }
 
-    /// Only destinations that need attention, damaged data, and what could not be read.
+    /// Reads only destinations that need attention, and the damage that the process has found.
     async fn unhealthy(service: &Service, args: &StatusArgs) -> anyhow::Result<Status> {
-        // A proxy may hide this path: then only the numbers tell.
+        // A proxy may hide this path. Then only the numbers count.
         let damaged = match service.find_text("/readyz").await {
             Ok(ready) => {
                 let ready = ready.unwrap_or_default();
                 let damaged = ready.lines().filter_map(|line| line.strip_prefix(DAMAGED));
                 damaged.map(str::to_owned).collect()
             }
-            // The numbers may be readable all the same, for example if one of several servers is dead.
+            // The numbers may still be readable, for example if one of several servers is down.
             Err(error) => vec![format!("unknown, because {error:#}")],
         };
         Ok(Status { damaged, ..Status::read(service, args, true).await? })

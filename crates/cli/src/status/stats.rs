@@ -33,11 +33,11 @@ pub(super) struct Stats {
     pub(super) dead_letters: u64,
     pub(super) delivered_total: u64,
     pub(super) paused: Paused,
-    /// What cannot be read.
+    /// Parts of the data that cannot be read.
     pub(super) damaged: Vec<String>,
-    /// Why nothing was read: its server does not answer.
+    /// Why no numbers were read: the server of the destination does not answer.
     pub(super) not_read: Option<String>,
-    /// Why it needs attention, as the service says.
+    /// The causes for which the destination needs attention, according to the service.
     pub(super) attention: Vec<Attention>,
     pub(super) head: Option<Head>,
     pub(super) heads: Vec<Head>,
@@ -74,7 +74,7 @@ pub(super) struct Head {
 }
 
 impl Stats {
-    /// True if the service says so, or if nobody knows, because nothing was read.
+    /// True if the service says that it needs attention, or if no numbers were read.
     pub(super) fn needs_attention(&self) -> bool {
         !self.attention.is_empty() || !self.is_known()
     }
@@ -99,7 +99,7 @@ impl Paused {
 }
 
 impl Head {
-    /// Failed attempts.
+    /// The number of failed attempts.
     pub(super) fn failures(&self) -> u32 {
         self.attempts + self.stalls
     }
@@ -108,14 +108,14 @@ impl Head {
         self.state == "halted"
     }
 
-    /// The state in which `messages list` shows it. Redis does not know which ready messages are in delivery.
+    /// The state in which `messages list` shows the head. Redis does not know which ready messages are in delivery.
     pub(super) fn listed_state(&self) -> &str {
         if self.state == "delivering" { "ready" } else { &self.state }
     }
 }
 
-/// The destinations with these names; all, in the service's order, if there is no name. With `check`, only those that
-/// need attention.
+/// The destinations with these names; all destinations, in the service's order, if `names` is empty. With `check`, only
+/// destinations that need attention.
 pub(super) async fn read(
     service: &Service,
     names: &[String],

@@ -24,7 +24,7 @@ const COLUMNS: [&str; 14] = [
     "blocked by",
 ];
 
-/// Each destination's line of the table, followed by what blocks it.
+/// Each destination's line of the table, followed by the causes that block it.
 pub(super) fn shown(all: &[Seen], all_blocks: &[Vec<String>]) -> String {
     let mut rows = vec![COLUMNS.map(str::to_owned).to_vec()];
     rows.extend(all.iter().map(|seen| row(&seen.name, &seen.stats)));

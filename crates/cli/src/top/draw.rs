@@ -16,12 +16,12 @@ use super::{
 };
 use crate::output::count_of;
 
-/// Needs an operator.
+/// For states that need an operator.
 pub(super) const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
-/// Less important.
+/// For less important text.
 pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 
-/// What the keys do.
+/// The keys, and the action of each.
 const KEYS: [(&str, &str); 8] = [
     ("↑ ↓ j k", "select a destination; on a lane: the lane of another key"),
     ("enter", "show the lane of the destination"),
@@ -33,11 +33,11 @@ const KEYS: [(&str, &str); 8] = [
     ("q ctrl-c", "quit"),
 ];
 
-/// Without colours, letters alone tell the states.
+/// Without colours, only the letters show the states.
 static HAS_COLOURS: LazyLock<bool> =
     LazyLock::new(|| std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()));
 
-/// Draws everything.
+/// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
     let [top, title, page, bottom] = Layout::vertical([
         Constraint::Length(1),
@@ -65,7 +65,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
     }
 }
 
-/// The numbers of the whole deployment.
+/// The line with the numbers of the whole deployment.
 fn numbers(state: &State) -> Line<'static> {
     let (overview, totals) = (&state.overview, &state.overview.totals);
     let halted = count_of(totals, "halted");
@@ -97,7 +97,7 @@ fn title_of(state: &State) -> Line<'static> {
     Line::from(vec![Span::styled(text, DIM), Span::styled(format!("  {}", state.url), DIM)])
 }
 
-/// The keys, or what went wrong.
+/// The last line: the keys of this page, or the error.
 fn last_line(state: &State) -> Line<'static> {
     if let Some(error) = &state.error {
         return Line::styled(error.clone(), BAD);
@@ -138,7 +138,7 @@ fn centred(area: Rect, width: u16, height: u16) -> Rect {
     area
 }
 
-/// Keeps what is bold, dim or reversed.
+/// Removes all colours. Text stays bold, dim or reversed.
 fn remove_colours(frame: &mut Frame<'_>) {
     for cell in &mut frame.buffer_mut().content {
         (cell.fg, cell.bg) = (Color::Reset, Color::Reset);
@@ -155,7 +155,7 @@ pub(super) fn rate(per_second: f64) -> String {
     }
 }
 
-/// The letter of a state: it tells the state where no colours are seen.
+/// The letter of a state, for terminals without colours.
 pub(super) fn state_letter(state: &str) -> char {
     match state {
         "waiting" => 'w',

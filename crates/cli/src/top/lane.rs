@@ -1,4 +1,4 @@
-//! A lane as a strip of sequences, and what blocks it.
+//! The page of a lane: a strip of sequences, and the cause that blocks it.
 
 use ratatui::{
     Frame,
@@ -15,13 +15,13 @@ use super::{
 };
 use crate::output::{count_of, counted, human_age, plain, text_of};
 
-/// The states of messages in a strip, for its legend.
+/// The states in the legend of a strip.
 const STATES: [&str; 8] =
     ["left", "delivering", "ready", "processing", "waiting", "delayed", "halted", "tombstone"];
 
-/// A lane.
+/// The data of the page.
 pub(super) struct Lane {
-    /// The keys of the lanes with the oldest heads, with ordering by key.
+    /// With ordering by key: the keys of the lanes with the oldest heads.
     pub(super) keys: Vec<String>,
     cells: Vec<Cell>,
     has_more: bool,
@@ -42,7 +42,7 @@ impl Lane {
         pending.sort_by_key(|cell| cell.sequence);
         pending.dedup_by_key(|cell| cell.sequence);
         mark_delivering(&mut pending, stats, why["key"].is_string());
-        // The newest came first. A message may have left between the two reads.
+        // The log has the newest entries first. A message may have left between the two reads.
         let left = items(log);
         let left = left.iter().rev().filter(|one| !one["sequence"].is_null());
         let mut cells: Vec<Cell> =
@@ -58,7 +58,7 @@ impl Lane {
         }
     }
 
-    /// Draws the strip, and why it does not move.
+    /// Draws the strip, and the cause that blocks the lane.
     pub(super) fn draw(&self, frame: &mut Frame<'_>, area: Rect) {
         let [strip, legend, why] =
             Layout::vertical([Constraint::Min(4), Constraint::Length(2), Constraint::Length(9)])
@@ -68,7 +68,7 @@ impl Lane {
         frame.render_widget(Paragraph::new(self.reason()).wrap(Wrap { trim: false }), why);
     }
 
-    /// The sequences in rows. If there are too many, those that left first are not shown.
+    /// The sequences in rows. If there are too many, the messages that left first are not shown.
     fn strip(&self, area: Rect) -> Vec<Line<'static>> {
         let longest = self.cells.iter().map(|cell| cell.sequence.to_string().len()).max();
         let width = longest.unwrap_or(1) + 2;
@@ -129,7 +129,7 @@ impl Lane {
         lines
     }
 
-    /// The lane, in words.
+    /// The name of the lane for the title.
     pub(super) fn title(&self, destination: &str) -> String {
         match self.why["key"].as_str() {
             Some(key) => format!("{destination}, key {:?}", plain(key)),
@@ -151,10 +151,10 @@ fn cell(item: &Value) -> Cell {
     Cell { sequence: count_of(item, "sequence"), state }
 }
 
-/// Redis does not know which ready messages are being delivered, only how many: those at the front.
+/// Marks the messages in delivery. Redis knows only how many ready messages are in delivery: they are at the front.
 fn mark_delivering(cells: &mut [Cell], stats: &Value, is_one_of_many: bool) {
     let all = count_of(stats, "delivering");
-    // With many lanes, the number is of all of them.
+    // With many lanes, this is the number of all lanes together.
     let most = if is_one_of_many { all.min(1) } else { all };
     let front = cells.iter_mut().take_while(|cell| matches!(cell.state, "ready" | "tombstone"));
     for cell in front.filter(|cell| cell.state == "ready").take(most as usize) {
@@ -162,7 +162,7 @@ fn mark_delivering(cells: &mut [Cell], stats: &Value, is_one_of_many: bool) {
     }
 }
 
-/// What the letters mean, in two lines: one would be too long for 80 columns.
+/// The legend of the letters, in two lines: one line would be too long for 80 columns.
 fn legend_lines() -> Vec<Line<'static>> {
     let words = |state: &&str| {
         let letter = Span::styled(state_letter(state).to_string(), state_style(state));

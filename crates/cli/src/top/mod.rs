@@ -24,7 +24,7 @@ use source::{Read, Source};
 use state::{Next, Page, State};
 use terminal::Screen;
 
-/// Data that waits to be shown: the newest counts, so there is no need for more.
+/// At most this many reads wait to be shown. Only the newest one matters.
 const READS_MAX: usize = 1;
 
 /// The arguments of `reseq top`.
@@ -38,7 +38,7 @@ pub struct TopArgs {
     interval: Duration,
 }
 
-/// Shows it until the user quits, or a signal ends it.
+/// Shows the view until the user quits, or a signal ends it.
 pub async fn run(args: TopArgs) -> anyhow::Result<()> {
     let service = args.client.service()?;
     anyhow::ensure!(
@@ -47,7 +47,7 @@ pub async fn run(args: TopArgs) -> anyhow::Result<()> {
     );
     let mut state = State::new(service.url());
     let source = Source::new(service, args.interval);
-    // An error at once is clearer than an empty screen.
+    // Read first: an error now is clearer than an empty screen.
     let first = source.read(&Page::default()).await?;
     state.take(Page::default(), first);
     let (mut ends, mut hangs_up) =
@@ -90,11 +90,11 @@ pub async fn run(args: TopArgs) -> anyhow::Result<()> {
     }
 }
 
-/// For tests alone: panics while the screen is taken.
+/// For tests: panics while the program uses the whole screen.
 #[cfg(feature = "planted-bugs")]
 fn panic_if_planted() {
     assert!(std::env::var_os("RESEQ_TOP_PANICS").is_none(), "a planted panic");
 }
 
-/// What was read for a page, or why it could not be.
+/// The data of a page, or the error of its read.
 type Arriving = (Page, anyhow::Result<Read>);

@@ -1,4 +1,4 @@
-//! The destinations: their rates, backlogs and heads.
+//! The page of the destinations: their rates, backlogs and heads.
 
 use std::{collections::HashMap, time::Instant};
 
@@ -18,10 +18,10 @@ use crate::output::{count_of, human_age, text_of};
 const BAR_WIDTH: u64 = 18;
 /// The states of a backlog, in the order of its bar.
 const STATES: [&str; 6] = ["halted", "delayed", "waiting", "processing", "ready", "delivering"];
-/// How much a new rate counts; the rest is the rate before, so that numbers do not jump.
+/// The weight of a new rate in the average. The rest is the previous rate, so that numbers do not jump.
 const NEW: f64 = 0.6;
 
-/// The destinations, and the sums over all.
+/// The data of the page: the destinations, and the sums over all.
 #[derive(Default)]
 pub(super) struct Overview {
     pub(super) rows: Vec<DestinationRow>,
@@ -33,11 +33,11 @@ pub(super) struct Overview {
     before_of_all: Option<Before>,
 }
 
-/// A destination.
+/// The numbers of a destination.
 #[derive(Default)]
 pub(super) struct DestinationRow {
     pub(super) name: String,
-    /// The key of the oldest head, with ordering by key.
+    /// With ordering by key: the key of the oldest head.
     pub(super) head_key: Option<String>,
     counts: [u64; STATES.len()],
     pending: u64,
@@ -45,7 +45,7 @@ pub(super) struct DestinationRow {
     paused: String,
     in_per_second: f64,
     out_per_second: f64,
-    /// The age of its oldest head, if that was read.
+    /// The age of the oldest head, if it was read.
     head_age_ms: Option<u64>,
     is_damaged: bool,
 }
@@ -61,7 +61,7 @@ struct Before {
 }
 
 impl Before {
-    /// The counters now, with the rates since `before`.
+    /// The counters at this time, with the rates since `before`.
     fn now(before: Option<Before>, at: Instant, came: u64, left: u64) -> Before {
         let mut now = Before { at, came, left, in_per_second: 0.0, out_per_second: 0.0 };
         if let Some(before) = before {
@@ -77,7 +77,7 @@ impl Before {
 }
 
 impl Overview {
-    /// Takes new numbers.
+    /// Adopts new numbers.
     pub(super) fn take(&mut self, all: &Value, heads: &[(String, Value)], at: Instant) {
         let totals = &all["totals"];
         let gone = ["delivered_total", "dropped_total", "dead_lettered_total", "cancelled_total"];
@@ -174,7 +174,7 @@ impl DestinationRow {
         ])
     }
 
-    /// The backlog: letters of its states, as long as its part of the longest backlog.
+    /// The backlog as a bar of letters, one for each part of its states. Its length is relative to the longest backlog.
     fn bar(&self, most: u64) -> Line<'static> {
         let width = (self.pending * BAR_WIDTH).div_ceil(most.max(1)).min(BAR_WIDTH);
         let mut left = width;

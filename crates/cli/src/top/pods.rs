@@ -1,4 +1,4 @@
-//! The pods, and which partitions each owns.
+//! The page of the pods, with the partitions that each pod owns.
 
 use ratatui::{
     Frame,
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::pods::row;
 
-/// Draws them.
+/// Draws the table.
 pub(super) fn draw(pods: &Value, frame: &mut Frame<'_>, area: Rect, selected: usize) {
     let items = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let header = Row::new(["pod", "host", "roles", "version", "partitions"])

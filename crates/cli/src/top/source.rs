@@ -1,4 +1,4 @@
-//! Reads what the pages show, again and again, and only for the page that is shown.
+//! Reads the data of the page that is shown, again and again.
 
 use std::time::{Duration, Instant};
 
@@ -16,28 +16,28 @@ use client::{
     paths::{path_of, query, text},
 };
 
-/// After a read, the service rests for at least this many times as long as it took.
+/// The pause after a read is at least this many times as long as the read took.
 const REST: u32 = 10;
-/// The longest rest.
+/// The longest such pause.
 const REST_MAX: Duration = Duration::from_secs(30);
-/// Destinations whose heads are read each time: those at the top.
+/// How many destinations have their heads read each time: the first ones on the page.
 const HEADS_MAX: usize = 20;
-/// Pending messages of a lane that are shown.
+/// The most pending messages of a lane to show.
 const PENDING_MAX: usize = 120;
-/// Messages that left a lane that are shown.
+/// The most messages that left a lane to show.
 const LEFT_MAX: usize = 30;
 
-/// What was read for a page.
+/// The data of a page.
 pub(super) enum Read {
-    /// The numbers of destinations with their totals, and the stats of the first ones with their heads.
+    /// The numbers and totals of the destinations, and the heads of the first destinations.
     Destinations { all: Value, heads: Vec<(String, Value)>, at: Instant },
-    /// A lane.
+    /// The data of a lane.
     Lane(Box<LaneRead>),
-    /// The pods.
+    /// The list of pods.
     Pods(Value),
 }
 
-/// What was read of a lane.
+/// The answers about a lane.
 pub(super) struct LaneRead {
     pub(super) stats: Value,
     pub(super) why: Value,
@@ -45,7 +45,7 @@ pub(super) struct LaneRead {
     pub(super) log: Value,
 }
 
-/// The service.
+/// Reads from the service.
 pub(super) struct Source {
     service: Service,
     interval: Duration,
@@ -56,7 +56,7 @@ impl Source {
         Source { service, interval }
     }
 
-    /// Reads the wanted page until nobody wants it any more.
+    /// Reads the wanted page again and again, until the view ends.
     pub(super) async fn follow(
         self,
         mut wanted: watch::Receiver<Page>,
@@ -105,7 +105,7 @@ impl Source {
         let names = pending.filter_map(|item| item["name"].as_str().map(str::to_owned));
         let names: Vec<String> = names.take(HEADS_MAX).collect();
         let stats = names.iter().map(|name| async move { self.get(&path_of(name, "stats")).await });
-        // A destination may have just been removed.
+        // If a destination was just removed, skip it.
         let stats = join_all(stats).await.into_iter().map(Result::unwrap_or_default);
         let heads = names.iter().cloned().zip(stats).collect();
         Ok(Read::Destinations { all, heads, at })
@@ -125,7 +125,7 @@ impl Source {
         ];
         let [stats, why, messages, log] = paths.each_ref().map(|path| self.get(path));
         let (stats, why, messages, log) = tokio::join!(stats, why, messages, log);
-        // Without a log, nothing is shown of it.
+        // If there is no log, show no messages that left.
         let log = log.unwrap_or_default();
         let lane = LaneRead { stats: stats?, why: why?, messages: messages?, log };
         Ok(Read::Lane(Box::new(lane)))

@@ -1,4 +1,4 @@
-//! What is shown, and what the keys do. No I/O.
+//! The state of the view, and the effects of keys. No I/O.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::Value;
@@ -6,23 +6,23 @@ use serde_json::Value;
 use super::{lane::Lane, overview::Overview, source::Read};
 use crate::output::plain;
 
-/// The most destinations that are shown.
+/// The most destinations to show.
 pub(super) const SHOWN_MAX: usize = 200;
 
-/// Which destinations come first.
+/// The order of the destinations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// Those with halted messages, then those with the longest backlogs.
+    /// First destinations with halted messages, then the longest backlogs.
     #[default]
     Stuck,
-    /// Those with the longest backlogs.
+    /// The longest backlogs first.
     Pending,
     /// By name.
     Name,
 }
 
 impl Sort {
-    /// The word of the API.
+    /// The word for this order in the API.
     pub(super) fn word(self) -> &'static str {
         match self {
             Sort::Stuck => "stuck",
@@ -57,7 +57,7 @@ impl Default for Page {
     }
 }
 
-/// What to do after a key.
+/// The next step after a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Quit,
@@ -67,9 +67,9 @@ pub(super) enum Next {
     Show,
 }
 
-/// Everything that is shown.
+/// The state of the view.
 pub(super) struct State {
-    /// The service.
+    /// The URL of the service.
     pub(super) url: String,
     pub(super) page: Page,
     pub(super) overview: Overview,
@@ -77,7 +77,7 @@ pub(super) struct State {
     pub(super) pods: Value,
     /// The selected row of the page.
     pub(super) selected: usize,
-    /// The selected destination, when the lane of one is shown.
+    /// The destination that was selected before its lane was shown.
     below: usize,
     /// Why the last read failed.
     pub(super) error: Option<String>,
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// Takes what was read for a page.
+    /// Adopts the data of a page.
     pub(super) fn take(&mut self, page: Page, read: Read) {
         if page != self.page {
             return;
@@ -115,14 +115,14 @@ impl State {
         self.selected = self.selected.min(self.rows().saturating_sub(1));
     }
 
-    /// A page could not be read.
+    /// Notes that a page could not be read.
     pub(super) fn failed(&mut self, page: &Page, error: String) {
         if *page == self.page {
             self.error = Some(plain(&error));
         }
     }
 
-    /// How many rows of the page can be selected.
+    /// The number of rows that can be selected on the page.
     fn rows(&self) -> usize {
         match &self.page {
             Page::Destinations { .. } => self.overview.rows.len(),
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// A key was pressed.
+    /// Handles a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> Next {
         if key.kind == KeyEventKind::Release {
             return Next::Draw;

@@ -1,13 +1,13 @@
-//! The screen of a terminal. However the command ends, the terminal is as it was before: at the end, after a
-//! panic (a hook restores it), and after a signal (the command then ends in order).
+//! The screen of a terminal. Restores the terminal at the end of the command, after a panic (a hook does it), and after
+//! a signal (the command then ends in order).
 
 use ratatui::{DefaultTerminal, Frame};
 
-/// A screen that is drawn on.
+/// The screen to draw on.
 pub(super) struct Screen(DefaultTerminal);
 
 impl Screen {
-    /// Takes the whole screen. Its content comes back at the end.
+    /// Takes the whole screen. The terminal's earlier content returns at the end.
     pub(super) fn open() -> std::io::Result<Screen> {
         // This also sets a hook that restores the terminal before a panic is printed.
         ratatui::try_init().map(Screen)

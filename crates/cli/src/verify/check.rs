@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use domain::{Ordering, Position};
 use serde::{Deserialize, Serialize};
 
-/// Violations that a report lists; it counts all.
+/// The most violations that a report lists. It counts all of them.
 const LISTED_MAX: usize = 1_000;
 
 /// A line of the journal: a delivery that the receiver accepted.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Line {
-    /// The destination; a line without it counts for every one.
+    /// The destination. A line without a destination applies to all.
     pub destination: Option<String>,
     /// The ordering key.
     pub key: Option<String>,
-    /// The position; no two messages have the same one. In a lane, the lower one comes first.
+    /// The position. No two messages have the same position. In a lane, the lower position comes first.
     #[serde(flatten)]
     pub position: Position,
     /// The id.
@@ -25,30 +25,30 @@ pub struct Line {
 /// An entry of the log.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Logged {
-    /// The position; no two messages have the same one. In a lane, the lower one comes first.
+    /// The position. No two messages have the same position. In a lane, the lower position comes first.
     #[serde(flatten)]
     pub position: Position,
     /// The ordering key.
     pub key: Option<String>,
     /// The id.
     pub id: String,
-    /// `delivered`, or how it left otherwise.
+    /// `delivered`, or the other state in which the message left.
     pub state: String,
 }
 
-/// What is wrong.
+/// The kind of a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// It was first accepted after a later message of its lane.
+    /// The receiver first accepted the message after a later message of its lane.
     Reordered,
-    /// The log says that it was delivered, and the journal does not have it.
+    /// According to the log the message was delivered, but it is not in the journal.
     Missing,
-    /// The journal has it, and the destination never had it.
+    /// The message is in the journal, but the destination never had it.
     Unknown,
-    /// Journal and log, or two lines of the journal, name another id or key for it.
+    /// The journal and the log, or two lines of the journal, have different ids or keys for the message.
     Different,
-    /// According to the log, it left after a later message of its lane.
+    /// According to the log, the message left after a later message of its lane.
     LeftOutOfOrder,
 }
 
@@ -59,46 +59,46 @@ pub const KINDS: [Kind; 5] =
 /// A message that violates the order, or is missing or unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// What.
+    /// The kind of the violation.
     pub kind: Kind,
-    /// The message.
+    /// The position of the message.
     #[serde(flatten)]
     pub position: Position,
-    /// Its ordering key.
+    /// The ordering key of the message.
     pub key: Option<String>,
-    /// The later message that came before it.
+    /// The later message that came before this message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Position>,
-    /// The line of the journal.
+    /// The number of the line in the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
 }
 
-/// What was compared, and what is wrong.
+/// The numbers of the comparison, and the violations.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     /// Lines of the journal that concern the destination and the range.
     pub journal_lines: u64,
-    /// Different messages among them.
+    /// Different messages in these lines.
     pub journal_messages: u64,
-    /// Lines that repeat an earlier one: delivery is at least once.
+    /// Lines that repeat an earlier line: delivery is at least once.
     pub repeats: u64,
-    /// Lanes of the journal.
+    /// Lanes in the journal.
     pub lanes: u64,
     /// Entries of the log in the range.
     pub log_messages: u64,
-    /// Those of them that were delivered.
+    /// Entries of the log in the range that were delivered.
     pub log_delivered: u64,
-    /// Messages that the receiver accepted, and that left without a delivery nevertheless: the answer of
-    /// the receiver was lost, and then somebody cancelled them or set them aside.
+    /// Messages that the receiver accepted, but that left without a delivery: the answer of the receiver was lost, and
+    /// then somebody cancelled them or made them dead letters.
     pub withdrawn: u64,
-    /// Messages of the journal that are still pending: their acceptance is not settled yet.
+    /// Messages in the journal that are still pending: their delivery is not settled yet.
     pub pending: u64,
-    /// Messages of the journal that the log no longer has, so nothing more can be said of them.
+    /// Messages in the journal that the log has already forgotten. They cannot be checked further.
     pub forgotten: u64,
-    /// How many there are of each kind.
+    /// The number of violations of each kind.
     pub counts: BTreeMap<Kind, u64>,
-    /// The first of them.
+    /// The first violations.
     pub violations: Vec<Violation>,
 }
 
@@ -110,23 +110,23 @@ struct Accepted {
     line: u64,
 }
 
-/// Compares.
+/// Compares a journal with a log.
 pub struct Check {
     ordering: Ordering,
     accepted: BTreeMap<Position, Accepted>,
-    /// The highest position that was accepted in each lane.
+    /// The highest accepted position of each lane.
     highest: HashMap<String, Position>,
     report: Report,
 }
 
 impl Check {
-    /// A check of messages with this ordering.
+    /// A check for a destination with this ordering.
     pub fn new(ordering: Ordering) -> Check {
         let (accepted, highest, report) = Default::default();
         Check { ordering, accepted, highest, report }
     }
 
-    /// The lane of a message; `None` without an order.
+    /// The lane of a message; `None` without ordering.
     fn lane<'a>(&self, key: Option<&'a str>) -> Option<&'a str> {
         match self.ordering {
             Ordering::Destination => Some(""),
@@ -148,7 +148,7 @@ impl Check {
         }
     }
 
-    /// The next line of the journal.
+    /// Adds the next line of the journal.
     pub fn accepted(&mut self, line: Line, number: u64) {
         self.report.journal_lines += 1;
         let position = line.position;
@@ -174,7 +174,8 @@ impl Check {
         self.accepted.insert(position, Accepted { key, id: line.id, line: number });
     }
 
-    /// The log, in the order of leaving. Returns the messages of the journal that it does not have.
+    /// Compares with the log, which is in the order of leaving. Returns the messages of the journal that are not in the
+    /// log.
     pub fn compare(&mut self, log: &[Logged]) -> Vec<Position> {
         self.report.lanes = self.highest.len() as u64;
         self.report.journal_messages = self.accepted.len() as u64;
@@ -214,24 +215,24 @@ impl Check {
         self.accepted.keys().filter(|position| !known.contains(position)).copied().collect()
     }
 
-    /// A message of the journal is still pending, or a dead letter.
+    /// Counts a message of the journal that is still pending, or a dead letter.
     pub fn is_pending(&mut self) {
         self.report.pending += 1;
     }
 
-    /// Messages of the journal that nobody knows any more, and that the destination may have had.
+    /// Counts messages of the journal that the service has forgotten, and that the destination may have had.
     pub fn are_forgotten(&mut self, count: u64) {
         self.report.forgotten += count;
     }
 
-    /// A message of the journal that the destination never had.
+    /// Notes a message of the journal that the destination never had.
     pub fn is_unknown(&mut self, position: Position) {
         let of_journal = self.accepted.get(&position);
         let (key, line) = of_journal.map_or((None, None), |one| (one.key.clone(), Some(one.line)));
         self.violates(Kind::Unknown, (position, key), None, line);
     }
 
-    /// The result.
+    /// The report.
     pub fn report(mut self) -> Report {
         self.report.violations.sort_by_key(|one| (one.kind, one.position));
         self.report

@@ -1,5 +1,5 @@
-//! `reseq verify`: proves from the log of a destination and from the journal of its receiver that the order
-//! held in each lane.
+//! `reseq verify`: proves that the order held in each lane, from the log of a destination and the journal of its
+//! receiver.
 
 use client::{
     Call, Service,
@@ -24,15 +24,15 @@ use super::{
 };
 use check::{Check, KINDS, Kind, Line, Logged, Report, Violation};
 
-/// Entries of the log that are read at most.
+/// The most entries of the log to read.
 const LOG_MAX: usize = 1_000_000;
-/// Entries of one page of it.
+/// The most entries of one page of the log.
 const PAGE: usize = 1_000;
-/// Messages of the journal that are looked up one by one, because the log does not have them.
+/// The most messages of the journal to look up one by one, because they are not in the log.
 const LOOKED_UP_MAX: usize = 1_000;
 /// The longest line of the journal, in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// Violations that are shown to people.
+/// The most violations to show to people.
 const SHOWN_MAX: usize = 20;
 
 /// The arguments of `reseq verify`.
@@ -61,19 +61,19 @@ impl VerifyArgs {
     }
 }
 
-/// What the service says of the destination.
+/// The answers of the service about the destination.
 struct History {
     ordering: Ordering,
     last_sequence: u64,
     /// False if the destination keeps no log.
     has_log: bool,
-    /// True if everything that has left is in the log.
+    /// True if the log has all messages that have left.
     is_whole: bool,
-    /// In the order of leaving.
+    /// The entries of the log, in the order of leaving.
     log: Vec<Logged>,
 }
 
-/// Compares, and prints the report.
+/// Compares the journal with the log, and prints the report.
 pub async fn run(args: VerifyArgs) -> anyhow::Result<Exit> {
     let service = args.client.service()?;
     let checked = compare(&service, &args).await;
@@ -95,7 +95,7 @@ pub async fn run(args: VerifyArgs) -> anyhow::Result<Exit> {
 }
 
 async fn compare(service: &Service, args: &VerifyArgs) -> anyhow::Result<(History, Report, bool)> {
-    // First the log, then the journal: what the log has by then, the journal must have.
+    // Read the log before the journal: each message in that log must be in the journal.
     let history = read_history(service, args).await?;
     let mut check = Check::new(history.ordering);
     let is_torn = read_journal(args, &mut check).await?;
@@ -129,7 +129,7 @@ async fn read_history(service: &Service, args: &VerifyArgs) -> anyhow::Result<Hi
         let page = service.call(Call::get(&path)).await?;
         for item in page["items"].as_array().into_iter().flatten() {
             count += 1;
-            // An entry that cannot be read says nothing.
+            // Skip an entry that cannot be read.
             let Ok(entry) = Logged::deserialize(item) else { continue };
             if args.takes(entry.position.sequence) {
                 history.log.push(entry);
@@ -141,7 +141,7 @@ async fn read_history(service: &Service, args: &VerifyArgs) -> anyhow::Result<Hi
             next => cursor = Some(next.clone()),
         }
     }
-    // The newest came first.
+    // The service returned the newest entries first.
     history.log.reverse();
     history.is_whole = count as u64 >= left;
     Ok(history)
@@ -202,7 +202,7 @@ async fn read_line(
     Ok(read)
 }
 
-/// Finds out about messages of the journal that the log does not have.
+/// Looks up the messages of the journal that are not in the log.
 async fn look_up(
     service: &Service,
     args: &VerifyArgs,
@@ -213,7 +213,7 @@ async fn look_up(
     let not_looked_up = others.len().saturating_sub(LOOKED_UP_MAX);
     check.are_forgotten(not_looked_up as u64);
     for position in others.into_iter().take(LOOKED_UP_MAX) {
-        // The sequence may have been stamped since the numbers were read.
+        // The sequence may have been stamped after the numbers were read.
         let path = path_of(&args.destination, &format!("messages/{}", position.sequence));
         let found: Option<Value> = service.find(&path).await?;
         let is_it = found.as_ref().is_some_and(|found| count_of(found, "epoch") == position.epoch);
@@ -305,7 +305,7 @@ fn sentence(violation: &Violation) -> String {
     format!("message {sequence}{key}, epoch {epoch}, {what}{line}")
 }
 
-/// What limits the proof.
+/// Reasons why the proof is incomplete.
 fn notes(history: &History, report: &Report, is_torn: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if report.counts.contains_key(&Kind::Missing) {

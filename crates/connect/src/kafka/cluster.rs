@@ -1,4 +1,4 @@
-//! The section `[kafka]`: how to reach the brokers, for all sources and sinks of the file.
+//! The section `[kafka]`: how all sources and sinks of the file reach the brokers.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     source::Fault,
 };
 
-/// After this time, a client asks again where everything is. An error makes it ask at once.
+/// A client reads the metadata of the cluster again after this time. After an error, it reads them at once.
 pub const AGE_MAX: Duration = Duration::from_secs(60);
 
 /// The brokers.
@@ -35,7 +35,7 @@ pub struct Cluster {
     mechanism: Mechanism,
 }
 
-/// How the user proves who it is.
+/// The SASL mechanism with which the user authenticates.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Mechanism {
@@ -46,7 +46,7 @@ enum Mechanism {
 }
 
 impl Cluster {
-    /// The error names the field.
+    /// Checks the section. An error names the field.
     pub fn check(&self) -> anyhow::Result<()> {
         let is_address = |broker: &String| {
             let port = broker.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
@@ -91,8 +91,8 @@ impl Cluster {
         Ok(auth.with_tls(tls))
     }
 
-    /// A client, which asks again where everything is when its answer is this old. Reads the files again: secrets and
-    /// certificates change.
+    /// Creates a client. It reads the metadata of the cluster again when they are older than `age_max`. Reads the files
+    /// of secrets and certificates again, because they may have changed.
     pub async fn connect(&self, age_max: Duration) -> Result<Kafka, Fault> {
         let auth = self.auth().context("kafka");
         let auth = auth.map_err(|error| Fault::Halted(format!("{error:#}")))?;
@@ -105,7 +105,7 @@ impl Cluster {
     }
 }
 
-/// What an error of Kafka means for a source or a sink.
+/// Converts an error of Kafka into the fault of a source or a sink.
 impl From<KrafkaError> for Fault {
     fn from(error: KrafkaError) -> Fault {
         let text = match &error {
@@ -124,7 +124,7 @@ impl From<KrafkaError> for Fault {
                     | ErrorCode::InvalidSessionTimeout
                     | ErrorCode::UnknownTopicOrPartition
             ),
-            // A batch that is damaged stays so.
+            // A damaged batch stays damaged.
             KrafkaError::Protocol { .. } | KrafkaError::Compression { .. } => !error.is_retriable(),
             _ => false,
         };

@@ -1,4 +1,4 @@
-//! Records as messages.
+//! Converts records to messages.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::Settings;
 use crate::source::Content;
 
-/// A record as a message, or why it is none. `Ok(None)`: nobody wants it.
+/// Converts a record to a message. The error says why this is not possible. `Ok(None)`: the settings skip the record.
 pub fn of_record(settings: &Settings, record: ConsumerRecord) -> Result<Option<Content>, String> {
     if record.value.is_none() && !settings.tombstones {
         return Ok(None);
@@ -18,7 +18,7 @@ pub fn of_record(settings: &Settings, record: ConsumerRecord) -> Result<Option<C
     let mut content = Content { key: Some(key), ..Content::default() };
     let mut content_type = settings.content_type.as_str();
     for (name, value) in &record.headers {
-        // CloudEvents have `ce_` in Kafka and `ce-` in HTTP.
+        // CloudEvents names begin with `ce_` in Kafka, and with `ce-` in HTTP.
         let name = name.to_lowercase();
         let name = name.strip_prefix("ce_").map_or(name.clone(), |rest| format!("ce-{rest}"));
         let is_type = name == "content-type";
@@ -30,7 +30,7 @@ pub fn of_record(settings: &Settings, record: ConsumerRecord) -> Result<Option<C
         let text = text.ok_or_else(|| format!("header {name}: its value is not text"))?;
         match is_type {
             true => content_type = text,
-            // As for a header that Kafka's clients look up: the last one counts.
+            // If a header is repeated, the last one applies, as in Kafka's clients.
             false => drop(content.headers.insert(name, text.to_owned())),
         }
     }
@@ -47,7 +47,7 @@ pub fn of_record(settings: &Settings, record: ConsumerRecord) -> Result<Option<C
     Ok(Some(content))
 }
 
-/// The key as it is if it is printable text, else in base64.
+/// The key unchanged if it is printable text, else in base64.
 fn key_of(key: &Bytes) -> String {
     match std::str::from_utf8(key) {
         Ok(text) if !text.contains(char::is_control) => text.to_owned(),
@@ -55,7 +55,7 @@ fn key_of(key: &Bytes) -> String {
     }
 }
 
-/// The same bytes as JSON, if that carries each of them: not the space around the value, nor line breaks.
+/// The bytes as JSON, if that preserves them exactly. It does not preserve line breaks, or space around the value.
 fn json_of(content_type: &str, bytes: &Bytes) -> Option<Box<RawValue>> {
     let is_whole =
         content_type == "application/json" && !bytes.iter().any(|byte| b"\r\n".contains(byte));

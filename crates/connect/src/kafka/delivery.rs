@@ -1,4 +1,4 @@
-//! A message that Reseq delivers, as a record, and what becomes of it.
+//! A message that Reseq delivers: converts it to a record, and holds the result of writing it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::source::Fault;
 
-/// The answer to a consumer.
+/// The answer to a request of a consumer.
 #[derive(Deserialize)]
 pub struct Taken {
     pub lease_ms: u64,
@@ -32,17 +32,17 @@ pub struct Delivery {
     body_base64: Option<String>,
 }
 
-/// What became of a message.
+/// The result of writing a message.
 pub enum Outcome {
     Written,
-    /// Kafka refuses it, and will do so again.
+    /// Kafka refuses the message, and will always refuse it.
     Refused(String),
-    /// Not written, or nobody knows.
+    /// The message was not written, or this is unknown.
     Open(Fault),
 }
 
 impl Delivery {
-    /// The record, or why it is none.
+    /// Converts the message to a record. The error says why this is not possible.
     pub fn record(&self, topic: &str) -> Result<Record, String> {
         let body = match (&self.body_base64, &self.body) {
             (Some(text), _) => BASE64_STANDARD.decode(text).map_err(|error| error.to_string())?,
@@ -50,7 +50,7 @@ impl Delivery {
         };
         let record = match (&self.key, self.lane.as_str()) {
             (Some(key), _) => Record::new(topic, body).key(key.clone()),
-            // All of the destination are one lane.
+            // All messages of the destination are one lane.
             (None, "") => Record::new(topic, body).partition(0),
             (None, _) => Record::new(topic, body),
         };
@@ -78,7 +78,7 @@ impl Outcome {
     }
 }
 
-/// True if Kafka refuses the message, and not the topic or whoever writes.
+/// True if Kafka refuses the message itself, not the topic or the user.
 fn is_of_message(error: &KrafkaError) -> bool {
     use ErrorCode::{InvalidRecord, InvalidTimestamp, MessageTooLarge, RecordListTooLarge};
     match error {

@@ -1,7 +1,7 @@
-//! A topic: which partitions it has, and which of them this process reads, as a member of a consumer group.
+//! A topic: its partitions, and the partitions that this process reads as a member of a consumer group.
 //!
-//! The group shares out the partitions, and has nothing else to say: where to go on, the marks say. A member reads
-//! nothing by itself. Each partition that it has is read by a [`Partition`].
+//! The group only divides the partitions among its members. The marks say where to continue. A member itself reads no
+//! records: for each partition that it has, a [`Partition`] reads them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,12 +26,12 @@ use crate::{
     source::{Fault, Source},
 };
 
-/// How long one look at the group takes.
+/// How long one poll of the group takes.
 const LOOK: Duration = Duration::from_millis(500);
-/// How often to ask which partitions the topic has.
+/// The time between two reads of the topic's partitions.
 const TOPIC_EVERY: Duration = Duration::from_secs(2);
 const CLOSE_MAX: Duration = Duration::from_secs(5);
-/// The most partitions of a topic: a destination has 1,024 marks.
+/// The most partitions of a topic, because a destination keeps 1,024 marks.
 const PARTITIONS_MAX: usize = 1_024;
 
 /// A topic of a source.
@@ -41,19 +41,19 @@ pub struct Topic {
     pub settings: Settings,
     pub cluster: Cluster,
     pub now: watch::Sender<Now>,
-    /// The offsets to commit, for monitors of the lag.
+    /// The offsets to commit, for programs that monitor the lag.
     pub commits: Mutex<BTreeMap<i32, i64>>,
 }
 
-/// How it is, or why that is not known.
+/// The current state of the topic, or the reason why it is unknown.
 pub type Now = Result<Known, Fault>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// Another one means that it was removed and created again.
+    /// The id of the topic. Another id means that the topic was removed and created again.
     pub id: String,
     pub partitions: BTreeSet<i32>,
-    /// Those that this process has to read.
+    /// The partitions that this process has to read.
     pub own: BTreeSet<i32>,
 }
 
@@ -72,7 +72,7 @@ impl Topic {
         self.settings.group.clone().unwrap_or_else(|| format!("reseq-{}", self.name))
     }
 
-    /// All partitions, as sources that are asked only. No member of the group.
+    /// All partitions as sources, for queries only. Does not join the group.
     pub async fn sources(self: Arc<Topic>) -> Result<Sources, Fault> {
         let kafka = self.cluster.connect(TOPIC_EVERY).await?;
         let consumer = kafka.consumer_without_group().build().await?;
@@ -86,7 +86,7 @@ impl Topic {
         (label, Box::new(Partition::new(self.clone(), number)))
     }
 
-    /// Follows the group until the process stops. Starts each partition, once.
+    /// Follows the group until the process stops. Starts each partition once.
     pub async fn run(self: Arc<Topic>, mut launch: Launch) {
         let mut started = BTreeSet::new();
         while let Err(fault) = self.follow(&mut launch, &mut started).await {
@@ -100,7 +100,7 @@ impl Topic {
         }
     }
 
-    /// As a member of the group, until the process stops or something has to be done.
+    /// Joins the group, and follows it until the process stops or a fault ends the membership.
     async fn follow(
         self: &Arc<Topic>,
         launch: &mut Launch,
@@ -115,7 +115,7 @@ impl Topic {
             }
             let known = match self.turn(&consumer).await {
                 Ok(known) => known,
-                // The member stays one. If the brokers answer again, it goes on.
+                // The process stays a member. It continues when the brokers answer again.
                 Err(Fault::Later(why)) => {
                     board.set(&self.name, Err(Fault::Later(why)));
                     sleep(LOOK).await;
@@ -125,7 +125,7 @@ impl Topic {
             };
             let now = self.now.send_replace(Ok(known.clone()));
             if now.is_ok_and(|before| before.partitions != known.partitions) {
-                // The client's leader of a group does not look for new partitions. To join again shares them out.
+                // The leader of the group, in this client, does not notice new partitions. Joining again divides them.
                 break Err(Fault::Later("the topic has other partitions than before".to_owned()));
             }
             for number in known.partitions {
@@ -134,11 +134,11 @@ impl Topic {
                     launch.start(label, source);
                 }
             }
-            // It is not meant for partitions that are added later.
+            // `--begin-at` does not apply to partitions that are added later.
             launch.begins = Arc::default();
             board.set(&self.name, Ok(()));
         };
-        // The others get its partitions at once.
+        // Leave the group, so that other members get these partitions at once.
         let _ = tokio::time::timeout(CLOSE_MAX, consumer.close()).await;
         ended
     }
@@ -148,7 +148,7 @@ impl Topic {
         let consumer = kafka
             .consumer(self.group())
             .enable_auto_commit(false)
-            // A member reads nothing.
+            // The member itself reads no records.
             .auto_offset_reset(AutoOffsetReset::Latest)
             .max_partition_fetch_bytes(1)
             .session_timeout(session)
@@ -160,7 +160,7 @@ impl Topic {
         Ok(consumer)
     }
 
-    /// Looks at the group and at the topic. Commits.
+    /// Polls the group, reads the state of the topic, and commits offsets.
     async fn turn(&self, consumer: &Consumer) -> Result<Known, Fault> {
         let topic = &self.settings.topic;
         match consumer.poll(LOOK).await {
@@ -184,13 +184,13 @@ impl Topic {
         if !commits.is_empty()
             && let Err(error) = consumer.commit_offsets(offsets).await
         {
-            // Only monitors of the lag read them, and the next ones are newer.
+            // Only programs that monitor the lag read the offsets, and newer commits follow.
             tracing::debug!(source = self.name, %error, "not committed");
         }
         Ok(known)
     }
 
-    /// How the topic is. `own`: what this process has to read; without it, all.
+    /// Reads the state of the topic. `own`: the partitions that this process has to read; `None`: all.
     async fn look(&self, consumer: &Consumer, own: Option<BTreeSet<i32>>) -> Now {
         let topic = &self.settings.topic;
         let found = consumer.fetch_metadata(Some(topic)).await?.topics.pop();

@@ -1,6 +1,6 @@
-//! Kafka: each partition of a topic as a source, and a topic as a sink.
+//! Kafka: each partition of a topic is a source, and a topic can be a sink.
 //!
-//! `krafka` is used in this module only. It needs Rust 1.95, the rest of the program does not.
+//! Only this module uses `krafka`, which needs Rust 1.95. The rest of the program does not.
 
 mod cluster;
 mod content;
@@ -24,18 +24,18 @@ pub use sink::{Settings as SinkSettings, Sink, check_sink};
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     pub topic: String,
-    /// The consumer group. Without it: `reseq-` and the name of the source.
+    /// The consumer group. Default: `reseq-` and the name of the source.
     group: Option<String>,
-    /// The content type of records that have no header `content-type`.
+    /// The content type of records without a header `content-type`.
     #[serde(default = "json")]
     content_type: String,
-    /// The names of headers that travel, in lower case, or their beginnings followed by `*`.
+    /// Headers to send with the message: names in lower case, or prefixes that end with `*`.
     #[serde(default = "headers")]
     headers: Vec<String>,
-    /// Send records without a value.
+    /// Whether to send records without a value.
     #[serde(default = "yes")]
     tombstones: bool,
-    /// After this time without a sign of life, another process gets the partitions.
+    /// If a process gives no sign of life for this time, another process gets its partitions.
     #[serde(default = "session_timeout_ms")]
     session_timeout_ms: u64,
 }
@@ -44,7 +44,7 @@ fn json() -> String {
     "application/json".to_owned()
 }
 
-/// Those that travel by default in Reseq.
+/// The headers that travel by default in Reseq.
 fn headers() -> Vec<String> {
     ["x-*", "ce-*", "traceparent", "tracestate", "webhook-*"].map(str::to_owned).into()
 }
@@ -53,7 +53,7 @@ fn session_timeout_ms() -> u64 {
     10_000
 }
 
-/// Whether Kafka allows it as the name of a topic.
+/// Refuses a name of a topic that Kafka does not allow.
 fn check_topic(topic: &str) -> anyhow::Result<()> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let is_good = (1..=249).contains(&topic.len()) && topic.bytes().all(is_name);
@@ -62,7 +62,7 @@ fn check_topic(topic: &str) -> anyhow::Result<()> {
 }
 
 impl Settings {
-    /// The error names the field.
+    /// Checks the section. An error names the field.
     pub fn check(&self, destinations: usize) -> anyhow::Result<()> {
         check_topic(&self.topic)?;
         ensure!(destinations == 1, "destinations: {destinations}; a topic has one");
@@ -82,7 +82,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether a header of this name travels.
+    /// True if a header with this name is sent with the message.
     fn takes(&self, name: &str) -> bool {
         self.headers.iter().any(|listed| match listed.strip_suffix('*') {
             Some(beginning) => name.starts_with(beginning),

@@ -1,7 +1,7 @@
 //! One partition of a topic as a source.
 //!
-//! A position is the offset of a record, with leading zeros. What follows a position may have a higher offset than the
-//! next one: a compacted topic and transactions have gaps.
+//! A position is the offset of a record, with leading zeros. The next record may have an offset that is more than one
+//! higher: a compacted topic and transactions have gaps.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ use super::{
 };
 use crate::source::{Event, Fault, Finding, Health, Source};
 
-/// About how many bytes of a partition to fetch at once, and the most records. One longer record comes anyway.
+/// The approximate number of bytes of one fetch, and its most records. A single longer record is fetched too.
 const FETCH_BYTES: i32 = 1 << 20;
 const FETCH_MAX: i32 = 1_000;
-/// How many fetches may wait to be sent.
+/// The most fetches that wait to be sent.
 const WAITING_MAX: usize = 2;
-/// How long one wait for records takes.
+/// How long one poll for records waits.
 const POLL: Duration = Duration::from_secs(1);
-/// What was heard of the ends of the partition counts for this long.
+/// The offsets of the ends of the partition are read again after this time.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// A partition.
@@ -35,7 +35,7 @@ pub struct Partition {
     topic: Arc<Topic>,
     now: watch::Receiver<Now>,
     place: TopicPartition,
-    /// The id of the topic that it belongs to.
+    /// The id of the topic of this partition.
     id: String,
     kafka: Option<Kafka>,
     reading: Option<Reading>,
@@ -46,20 +46,20 @@ struct Reading {
     consumer: Arc<Consumer>,
     fetched: mpsc::Receiver<Result<Fetched, Fault>>,
     ready: VecDeque<ConsumerRecord>,
-    /// All up to this offset is in `ready`, or was.
+    /// All records up to this offset are in `ready`, or were in it.
     reached: Option<i64>,
 }
 
-/// Records, and the offset up to which there are no others.
+/// Records, and the offset up to which they are complete.
 struct Fetched {
     records: Vec<ConsumerRecord>,
     reached: i64,
 }
 
-/// The offset as a position.
+/// The position of an offset.
 fn position(offset: i64) -> String {
     match offset {
-        // Before the first one. It sorts before all digits.
+        // The position before the first record. It sorts before all digits.
         ..0 => "-1".to_owned(),
         _ => format!("{offset:019}"),
     }
@@ -89,7 +89,7 @@ impl Partition {
         Ok(self.kafka.insert(kafka))
     }
 
-    /// A consumer of this partition only, from this offset on.
+    /// A consumer that reads only this partition, from this offset on.
     async fn consumer(&mut self, from: i64) -> Result<Consumer, Fault> {
         let TopicPartition { topic, partition, .. } = self.place.clone();
         let builder = self.kafka().await?.consumer_without_group();
@@ -107,7 +107,7 @@ impl Partition {
         Ok(consumer)
     }
 
-    /// The first offset of the partition, and the one after its last.
+    /// The first offset of the partition, and the offset after its last record.
     async fn ends(&mut self) -> Result<(i64, i64), Fault> {
         let place = self.place.clone();
         if let Some(reading) = &self.reading
@@ -123,7 +123,7 @@ impl Partition {
         Ok(ends?)
     }
 
-    /// What the group has committed.
+    /// The offset that the group has committed.
     async fn committed(&mut self) -> Result<Option<i64>, Fault> {
         let (place, group) = (self.place.clone(), self.topic.group());
         let options = ListConsumerGroupOffsetsOptions::default().partitions(vec![place.clone()]);
@@ -132,7 +132,7 @@ impl Partition {
         Ok(found.remove(&place).transpose()?.and_then(|found| found.offset))
     }
 
-    /// The id of the topic, if this process has to read the partition.
+    /// The id of the topic. Fails if this process must not read the partition.
     fn own_id(&self) -> Result<String, Fault> {
         match &*self.now.borrow() {
             Err(fault) => Err(fault.clone()),
@@ -146,7 +146,7 @@ impl Partition {
         }
     }
 
-    /// Fails if this process no longer reads the partition, or it is of another topic.
+    /// Fails if this process must no longer read the partition, or the topic was created again.
     fn is_own(&self) -> Result<(), Fault> {
         match self.own_id()? {
             id if id == self.id => Ok(()),
@@ -161,7 +161,7 @@ impl Partition {
 impl Source for Partition {
     async fn name(&mut self) -> Result<String, Fault> {
         self.reading = None;
-        // After a failure, secrets and certificates are read again.
+        // After a failure, read the files of secrets and certificates again.
         self.kafka = None;
         let id = self.own_id();
         if matches!(id, Err(Fault::Standby(_))) {
@@ -274,7 +274,7 @@ impl Source for Partition {
 }
 
 impl Partition {
-    /// Asks for all that a run asks for, and reads.
+    /// Makes the same requests as a run, and reads.
     async fn examine(&mut self) -> Result<(), Fault> {
         let (first, _) = self.ends().await?;
         self.committed().await?;
@@ -286,7 +286,7 @@ impl Partition {
     }
 }
 
-/// Fetches ahead in a task of its own, while records are sent.
+/// Fetches records ahead in a separate task, while earlier records are being sent.
 struct Feed {
     consumer: Arc<Consumer>,
     place: TopicPartition,
@@ -297,7 +297,7 @@ struct Feed {
 }
 
 impl Feed {
-    /// Reads until the receiver is gone or there is an error, and says which.
+    /// Reads until the receiver is gone or there is an error. Sends the error to the receiver.
     async fn run(mut self, sender: mpsc::Sender<Result<Fetched, Fault>>) {
         tokio::select! {
             Err(fault) = self.read(&sender) => drop(sender.send(Err(fault)).await),
@@ -322,7 +322,7 @@ impl Feed {
     async fn fetch(&self) -> Result<Fetched, Fault> {
         let Feed { consumer, place: TopicPartition { topic, partition, .. }, id, last } = self;
         let records = match consumer.poll(POLL).await {
-            // The next pass says what is gone.
+            // The next pass reports which records are gone.
             Err(KrafkaError::NoOffset { .. }) => {
                 return Err(Fault::Later(format!(
                     "{topic}/{partition} has no offset {}",
@@ -331,7 +331,7 @@ impl Feed {
             }
             records => records?,
         };
-        // Its client has noticed by itself if a topic of the same name is another one now. The id never changes back.
+        // This client notices when a topic of this name was created again. The id never changes back.
         let known = consumer.fetch_metadata(None).await?;
         if let Some(found) = known.topics.iter().find(|found| found.name == *topic)
             && id_of(found) != *id

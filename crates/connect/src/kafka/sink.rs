@@ -1,7 +1,8 @@
-//! Messages of a destination into a topic: takes them as a consumer, writes them, and accepts the last of each lane.
+//! Copies the messages of a destination to a topic: takes them as a consumer, writes them, and accepts the last message
+//! of each lane.
 //!
-//! Kafka may have a message more than once: what was written and not accepted in time comes again. Writing ends before the
-//! lease does, by the clock of this process, so that another consumer is not overtaken by this one.
+//! Kafka may get a message more than once: a message that was written but not accepted in time is delivered again. This
+//! process stops writing before the lease ends by its own clock, so that it does not overtake the next consumer.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,11 +23,11 @@ use crate::{
     source::{Fault, Finding},
 };
 
-/// The most messages to take at once.
+/// The most messages of one request.
 const TAKE_MAX: usize = 1_000;
-/// The longest wait for messages. A third of the lease, if that is less: the lease counts from the call.
+/// The longest wait for messages. If a third of the lease is less, that applies: the lease counts from the call.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// The wait before the next try to report.
+/// The pause before a report is repeated.
 const AGAIN_REPORT: Duration = Duration::from_millis(200);
 
 const SENT: &str = "reseq_connect_sent_total";
@@ -49,20 +50,20 @@ struct Target {
 }
 
 impl Settings {
-    /// The error names the field.
+    /// Checks the section. An error names the field.
     pub fn check(&self) -> anyhow::Result<()> {
         self.destination.parse::<domain::DestinationName>()?;
         check_topic(&self.kafka.topic)
     }
 }
 
-/// One sink on its way.
+/// A running sink.
 pub struct Sink {
     settings: Settings,
     shared: Shared,
 }
 
-/// Messages under a lease that counts from `began`, before they were asked for.
+/// Messages under a lease. The lease counts from `began`, a time before the request.
 struct Leased {
     deliveries: Vec<Delivery>,
     began: Instant,
@@ -70,7 +71,7 @@ struct Leased {
 }
 
 impl Sink {
-    /// Runs it until the process stops.
+    /// Starts the sink, which runs until the process stops.
     pub fn start(settings: &Settings, cluster: &Cluster, shared: &Shared) {
         shared.board.add(&settings.name);
         let writer = Writer::new(cluster, &settings.kafka.topic);
@@ -96,18 +97,19 @@ impl Sink {
         counter!(name, "source" => self.settings.name.clone()).increment(count as u64);
     }
 
-    /// Writes and reports what was taken, and meanwhile takes more: other lanes, as these are under a lease.
+    /// Writes and reports the messages in hand, and requests the next messages meanwhile. These are of other lanes,
+    /// because the lanes in hand are under a lease.
     async fn turn(&self, writer: &mut Writer, leased: &mut Option<Leased>) -> Result<(), Fault> {
         let ready = writer.ready().await;
         let wait = leased.as_ref().map_or(Duration::ZERO, |leased| leased.lease / 3);
         let take = async {
-            // Nothing is taken that cannot be written.
+            // Request no messages that cannot be written.
             if ready.is_err() {
                 return Ok(None);
             }
             tokio::select! {
                 taken = self.take(wait) => taken.map(Some),
-                // Reseq notices that its answer did not arrive, and gives back what it may have given.
+                // Reseq notices that its answer did not arrive, and takes back the messages.
                 () = self.shared.shutdown.cancelled() => Ok(None),
             }
         };
@@ -132,8 +134,8 @@ impl Sink {
         Ok(Leased { deliveries, began, lease: Duration::from_millis(lease_ms) })
     }
 
-    /// Accepts what was written, returns what was not, and refuses what Kafka refuses. A lane that is not reported comes
-    /// again when its lease has ended.
+    /// Accepts the messages that were written, requeues those that were not, and refuses those that Kafka refuses.
+    /// Reseq delivers a lane without a report again when its lease has ended.
     async fn report(
         &self,
         deliveries: &[Delivery],
@@ -173,7 +175,7 @@ impl Sink {
         fault.map_or(Ok(()), Err)
     }
 
-    /// Tells Reseq, again and again until there is an answer or the lease ends.
+    /// Sends a report to Reseq, and repeats it until there is an answer or the lease ends.
     async fn tell(
         &self,
         what: &str,
@@ -193,7 +195,7 @@ impl Sink {
                     let results = answer["results"].as_array().into_iter().flatten();
                     let stale = results.filter(|result| result["status"] == "stale_lease").count();
                     if stale > 0 {
-                        // Another consumer has had their messages meanwhile, or they come again.
+                        // Another consumer has got these messages meanwhile, or they will be delivered again.
                         tracing::warn!(sink = self.settings.name, what, stale, "leases had ended");
                     }
                     return Ok(());
@@ -209,7 +211,7 @@ impl Sink {
     }
 }
 
-/// Whether a sink has all that it needs. Changes nothing.
+/// Checks that a sink has all that it needs. Changes nothing.
 pub async fn check_sink(settings: &Settings, cluster: &Cluster, service: &Service) -> Vec<Finding> {
     let Settings { destination, kafka: Target { topic }, .. } = settings;
     let answer = ask(service, destination, Call::get(&path_of(destination, ""))).await;
@@ -217,7 +219,7 @@ pub async fn check_sink(settings: &Settings, cluster: &Cluster, service: &Servic
         kind if kind == "pull" => Ok(()),
         kind => Err(Fault::Halted(format!("delivery.kind is {kind}; it must be \"pull\""))),
     });
-    // No lease has this token: with the right to consume, it is only stale.
+    // No lease has this token. If this user may consume, the answer is only "stale".
     let items = json!({"items": [{"token": "check"}]});
     let right = ask(service, destination, Call::post("/v1/deliveries/accept", &items)).await;
     [

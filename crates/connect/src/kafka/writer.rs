@@ -1,4 +1,4 @@
-//! Writes records in order: if one is not written, nothing that follows it is.
+//! Writes records in order: if one record is not written, none of the records behind it is.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -18,18 +18,18 @@ use super::{
 };
 use crate::source::Fault;
 
-/// Kafka gets batches up to this length. A message of more than half of it goes alone: if Kafka refuses it, nothing has
-/// passed it.
+/// The longest batch for Kafka, in bytes. A message of more than half of it is sent alone: if Kafka refuses it, no
+/// later message has been written.
 const BATCH_BYTES: usize = 64 << 10;
-/// So many messages go alone after one in a batch was refused, to find it.
+/// After a batch was refused, this many messages are sent alone, to find the one that Kafka refuses.
 const ALONE: usize = 2_000;
-/// How long to wait for what a topic is.
+/// How long to wait for the metadata of a topic.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 pub struct Writer {
     cluster: Cluster,
     topic: String,
-    /// A partition gets one batch at a time from it.
+    /// The producer. It has one batch at a time in flight for each partition.
     producer: Option<Producer>,
     alone: usize,
 }
@@ -39,7 +39,7 @@ impl Writer {
         Writer { cluster: cluster.clone(), topic: topic.to_owned(), producer: None, alone: 0 }
     }
 
-    /// Fails if there is no topic, or nobody answers.
+    /// Fails if there is no topic, or if the brokers do not answer.
     pub async fn ready(&mut self) -> Result<(), Fault> {
         let producer = match self.producer.take() {
             Some(producer) => producer,
@@ -51,19 +51,20 @@ impl Writer {
             }
         };
         producer.partitions_for(&self.topic).await?;
-        // Otherwise the next one is made with the secrets and certificates of then.
+        // Keep the producer only if the topic is there. Otherwise the next call creates one, with the current secrets
+        // and certificates.
         self.producer = Some(producer);
         Ok(())
     }
 
-    /// Nothing that was handed over is written from now on, except what is on its way.
+    /// Closes the producer. From now on, only records that are already in flight may be written.
     pub async fn stop(&mut self) {
         if let Some(producer) = self.producer.take() {
             let _ = producer.close_with(CloseOptions::new().timeout(Duration::ZERO)).await;
         }
     }
 
-    /// Writes until the deadline, or until something is not written.
+    /// Writes until the deadline, or until a record is not written.
     pub async fn write(&mut self, deliveries: &[Delivery], deadline: Instant) -> Vec<Outcome> {
         let behind = |_| Outcome::Open(Fault::Later("it is behind another one".to_owned()));
         let mut outcomes: Vec<Outcome> = deliveries.iter().map(behind).collect();
@@ -92,7 +93,7 @@ impl Writer {
         outcomes
     }
 
-    /// Writes these right after one another.
+    /// Sends these records without waiting in between.
     async fn together(
         &mut self,
         records: Vec<Result<Record, String>>,
@@ -122,14 +123,15 @@ impl Writer {
                 Ok(mut handle) => match timeout_at(deadline, &mut handle).await {
                     Ok(result) => Outcome::of(result),
                     Err(_) => {
-                        // All at once, and not one after the other: a later one must not be written without it.
+                        // Close the producer, which ends all records at once: a later record must not be written
+                        // without this one.
                         self.stop().await;
                         Outcome::of(handle.await)
                     }
                 },
             };
             let outcome = match outcome {
-                // Perhaps another one in its batch was meant.
+                // Another record of the batch may be the cause.
                 Outcome::Refused(why) if !is_one => {
                     self.alone = ALONE;
                     Outcome::Open(Fault::Later(why))
@@ -145,7 +147,7 @@ impl Writer {
     }
 }
 
-/// True if it goes alone.
+/// True if this record is sent alone.
 fn is_long(record: &Result<Record, String>) -> bool {
     record.as_ref().map_or(true, |record| record.estimated_size() > BATCH_BYTES / 2)
 }

@@ -1,4 +1,4 @@
-//! Rows and texts of `pg_logical_emit_message` as messages.
+//! Converts rows and texts of `pg_logical_emit_message` to messages.
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -6,11 +6,11 @@ use serde_json::value::RawValue;
 use super::{pgoutput::Relation, settings::Columns};
 use crate::source::Content;
 
-/// The numbers of the types `bytea`, `json` and `jsonb`.
+/// The type numbers of `bytea`, `json` and `jsonb`.
 const BYTEA: u32 = 17;
 const JSON: [u32; 2] = [114, 3802];
 
-/// A text of `pg_logical_emit_message` as a message.
+/// Converts a text of `pg_logical_emit_message` to a message.
 pub fn of_emitted(content: &[u8]) -> Result<Content, String> {
     let mut read: Content = serde_json::from_slice(content)
         .map_err(|error| format!("the text is not the object that it must be: {error}"))?;
@@ -21,7 +21,7 @@ pub fn of_emitted(content: &[u8]) -> Result<Content, String> {
     Ok(read)
 }
 
-/// A row of the table as a message.
+/// Converts a row of the table to a message.
 pub fn of_row(
     columns: &Columns,
     content_type: Option<&str>,
@@ -62,7 +62,7 @@ pub fn of_row(
             content.body = Some(on_one_line(json));
         }
         Some((BYTEA, value)) => {
-            // Postgres writes it as `\x` and hexadecimal digits.
+            // Postgres writes `bytea` as `\x` and hexadecimal digits.
             let bytes = value.strip_prefix(b"\\x").and_then(|digits| hex::decode(digits).ok());
             let bytes = bytes.ok_or_else(|| format!("column {body}: is not hexadecimal"))?;
             content.set_bytes(content_type.unwrap_or("application/octet-stream"), &bytes);
@@ -74,7 +74,7 @@ pub fn of_row(
     Ok(content)
 }
 
-/// The same JSON on one line: inside its strings there are no line breaks.
+/// The same JSON on one line. Strings in JSON contain no line breaks, so all line breaks are between tokens.
 fn on_one_line(json: Box<RawValue>) -> Box<RawValue> {
     if !json.get().contains(['\n', '\r']) {
         return json;

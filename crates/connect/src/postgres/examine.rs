@@ -1,18 +1,18 @@
-//! `check`: whether Postgres has all that the source needs.
+//! The command `check`: whether Postgres has all that the source needs.
 
 use super::{Postgres, Settings};
 use crate::source::{Fault, Finding};
 
-/// What is asked, the query that must return true, and what to do if it does not.
+/// The subject of a check, the query that must return true, and advice if it does not.
 type Question = [String; 3];
 
-/// A text in SQL.
+/// Quotes a text for SQL.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
 impl Postgres {
-    /// Why the answer is not as it must be.
+    /// Makes a check. Returns the fault if the answer is not true.
     async fn ask(&mut self, [_, sql, advice]: &Question) -> Option<Fault> {
         match self.query(sql).await {
             Ok(rows) => match rows.first().and_then(|row| row.first()?.as_deref()) {
@@ -23,7 +23,8 @@ impl Postgres {
         }
     }
 
-    /// Why the slot does not get the rows that are wanted, if so. It would look like a table without rows.
+    /// The reason why the slot does not get the wanted rows, if so. Without this check, the table would seem to have no
+    /// rows.
     pub(super) async fn publication_problem(&mut self) -> Result<Option<String>, Fault> {
         for question in questions_of_publication(&self.settings) {
             match self.ask(&question).await {

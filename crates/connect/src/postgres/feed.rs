@@ -1,4 +1,4 @@
-//! Reads a slot in a task of its own, so that Postgres hears from this side while messages wait for Reseq.
+//! Reads a slot in a separate task, so that Postgres gets reports even while messages wait for Reseq.
 
 use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -19,15 +19,15 @@ use super::{
 };
 use crate::source::{Content, Event, Fault};
 
-/// The most events that wait to be sent, and the most bytes of their bodies, in units of 1 KiB.
+/// The most events that wait to be sent. The other constant limits the bytes of their bodies, in units of 1 KiB.
 pub const EVENTS_MAX: usize = 4_096;
 const HELD_MAX: usize = 16 << 10;
-/// How often Postgres hears from this side.
+/// The time between two reports to Postgres.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
 
-/// A position, the message there if it is one or why it is none, and how much of [`HELD_MAX`] it takes.
+/// A position; the message there if there is one, or why it cannot be sent; and its share of [`HELD_MAX`].
 type Found = (Position, Option<Result<Content, String>>, u32);
-/// The commit of a message, its number in the transaction, and itself.
+/// A message with the position of its commit, and its number in the transaction.
 type Changed = (Lsn, u32, Result<Content, String>);
 
 /// The state of a slot that is being read.
@@ -38,7 +38,7 @@ pub struct Feed {
     /// The last position that was read.
     last: Position,
     timelines: Timelines,
-    /// The commit of the transaction that is being read, and how many changes of it have been.
+    /// The position of the commit of the current transaction, and the number of its changes so far.
     transaction: Option<(Lsn, u32)>,
     relations: HashMap<u32, Relation>,
 }
@@ -50,14 +50,14 @@ enum Step<'a> {
 }
 
 impl Feed {
-    /// What follows a position.
+    /// Reads the changes after a position.
     pub fn after(last: Position, timelines: Timelines, name: &str, settings: &Settings) -> Feed {
         let (name, settings, relations) = (name.to_owned(), settings.clone(), HashMap::new());
         Feed { name, settings, last, timelines, transaction: None, relations }
     }
 
-    /// Reads until the receiver is gone or the connection ends, and says why. All before what is confirmed will never be
-    /// needed again.
+    /// Reads until the receiver is gone or the connection ends. Sends the error to the receiver. Reports to Postgres
+    /// that positions up to `confirmed` will not be needed again.
     pub async fn run(
         mut self,
         mut session: Session,
@@ -80,7 +80,7 @@ impl Feed {
         let mut ticks = interval_at(Instant::now(), REPORT_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let held = Arc::new(Semaphore::new(HELD_MAX));
-        // What waits for room, read already.
+        // An event that is already read, and waits for room.
         let mut waiting: Option<Found> = None;
         loop {
             let work = async {
@@ -112,10 +112,10 @@ impl Feed {
         }
     }
 
-    /// The event of a message of Postgres, if it has one and it is after what was read before.
+    /// The event for a message of Postgres. `None` if it has no event, or its position is not after the last one.
     fn take(&mut self, message: Next) -> Result<Option<Found>, Fault> {
         let (position, content, size) = match message {
-            // Everything before this has been sent, except the transaction that is being sent.
+            // Postgres has sent everything before this position, except the current transaction.
             Next::Data(ReplicationCopyData::KeepAlive { wal_end, .. })
                 if self.transaction.is_none() =>
             {
@@ -147,7 +147,7 @@ impl Feed {
         Ok(Some((position, content, size)))
     }
 
-    /// The message in a change.
+    /// The message in a change, if it has one.
     fn change(&mut self, data: Bytes) -> Result<Option<Changed>, Fault> {
         let mut is_ignored = false;
         let content = match decode(data).ok_or_else(cut_short)? {
@@ -180,7 +180,7 @@ impl Feed {
                 let is_own = self.settings.message_prefix.as_ref() == Some(&prefix);
                 let content = is_own.then(|| of_emitted(&content));
                 if !is_transactional {
-                    // It belongs to no transaction, and is in the log where it was written.
+                    // This text belongs to no transaction. Its position is where it is in the log.
                     return Ok(content.map(|content| (at, 1, content)));
                 }
                 content
@@ -193,8 +193,8 @@ impl Feed {
         Ok(content.map(|content| (commit, count, content)))
     }
 
-    /// Counts a change of the transaction: its commit, and its number. All count, whatever is sent of them: so a
-    /// position means the same after a change of the settings.
+    /// Counts a change of the current transaction. Returns the position of the commit, and the number of the change.
+    /// Counts all changes, even those that are not sent: so a position means the same after a change of the settings.
     fn count(&mut self) -> Result<(Lsn, u32), Fault> {
         let (commit, count) = self.transaction.as_mut().ok_or_else(cut_short)?;
         *count += 1;

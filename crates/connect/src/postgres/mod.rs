@@ -1,7 +1,7 @@
 //! A Postgres outbox, read by logical replication: rows of an insert-only table, or texts of `pg_logical_emit_message`.
 //!
-//! Messages come in the order of commits. The slot is confirmed only up to a position that all destinations have as
-//! their mark since `confirm_delay_ms`. So a mark that is before the confirmed position shows that messages are gone.
+//! Messages come in the order of commits. The source confirms a position of the slot only when all destinations have
+//! had it as their mark for `confirm_delay_ms`. So a mark before the confirmed position shows that messages are gone.
 
 mod content;
 mod examine;
@@ -26,7 +26,7 @@ use position::{Position, Timelines};
 use session::{Session, Target, in_time};
 pub use settings::Settings;
 
-/// The most positions that wait until they are old enough to be confirmed.
+/// The most positions that wait to be old enough for a confirmation.
 const UNCONFIRMED_MAX: usize = 1_024;
 
 /// An outbox.
@@ -34,10 +34,10 @@ pub struct Postgres {
     name: String,
     settings: Settings,
     target: Target,
-    /// For queries; connects again after an error.
+    /// The connection for queries. After an error, a new one is opened.
     queries: Option<Session>,
     reading: Option<Reading>,
-    /// This process has asked for the slot, so nobody else has read it.
+    /// True if this process has asked Postgres to create the slot. Then no other process has read it.
     has_asked_for_slot: bool,
 }
 
@@ -45,14 +45,14 @@ pub struct Postgres {
 struct Reading {
     events: mpsc::Receiver<Result<Event, Fault>>,
     confirmed: watch::Sender<Lsn>,
-    /// Positions that all destinations have, with the time since when.
+    /// Positions that all destinations have, each with the time when they had it.
     unconfirmed: VecDeque<(Instant, Lsn)>,
 }
 
-/// What the server says of the slot.
+/// The state of a slot.
 struct Slot {
     confirmed: Lsn,
-    /// Bytes of the log that it keeps.
+    /// The bytes of the log that Postgres keeps for the slot.
     bytes: u64,
 }
 
@@ -68,7 +68,7 @@ impl Postgres {
         })
     }
 
-    /// Runs a query over a connection that stays open.
+    /// Runs a query over the connection for queries.
     async fn query(&mut self, sql: &str) -> Result<Vec<session::Row>, Fault> {
         let mut session = match self.queries.take() {
             Some(session) => session,
@@ -92,7 +92,7 @@ impl Postgres {
         }
     }
 
-    /// The slot, if there is one. Fails if it cannot be read.
+    /// The slot, if it exists. Fails if it cannot be used.
     async fn slot(&mut self) -> Result<Option<Slot>, Fault> {
         let name = self.settings.slot.clone();
         let sql = format!(
@@ -141,7 +141,7 @@ impl Postgres {
         Ok(Timelines::parse(current, history))
     }
 
-    /// Where to read from, to have everything after this position.
+    /// The position from which to read the log, to get everything after this position.
     async fn start_of(&mut self, after: Position) -> Result<(Lsn, Timelines), Fault> {
         let (_, timeline, end) = self.system().await?;
         let timelines = self.timelines(timeline).await?;
@@ -167,7 +167,7 @@ impl Postgres {
 #[async_trait]
 impl Source for Postgres {
     async fn name(&mut self) -> Result<String, Fault> {
-        // Postgres cannot stop while somebody reads the slot and confirms nothing.
+        // Close the connection: Postgres cannot stop while a client reads the slot without confirming anything.
         self.reading = None;
         let (id, ..) = self.system().await?;
         Ok(format!("{}@{id}", self.name))
@@ -204,7 +204,7 @@ impl Source for Postgres {
 
     async fn open(&mut self, after: &str) -> Result<(), Fault> {
         self.reading = None;
-        // There are marks. From now on, a slot without marks means that they are gone.
+        // There are marks. If they are gone later although the slot exists, Redis has lost them.
         self.has_asked_for_slot = false;
         let slot = self.slot().await?;
         let name = self.settings.slot.clone();

@@ -6,10 +6,10 @@ use pgwire_replication::Lsn;
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// A transaction follows; its commit is at this position.
+    /// A transaction begins. Its commit is at this position.
     Begin(Lsn),
     Commit,
-    /// What a table is like, before its first row.
+    /// The definition of a table, before its first row.
     Relation(Relation),
     /// A new row.
     Insert {
@@ -25,7 +25,7 @@ pub enum Change {
     },
     /// An update, a delete or a truncate.
     Other,
-    /// Types and origins.
+    /// Types and origins, which are ignored.
     Nothing,
 }
 
@@ -35,11 +35,11 @@ pub struct Relation {
     pub id: u32,
     pub schema: String,
     pub name: String,
-    /// The names of its columns, with the numbers of their types.
+    /// The names of the columns, with the numbers of their types.
     pub columns: Vec<(String, u32)>,
 }
 
-/// Decodes a message. `None`: it is cut short, or not as this version of the protocol has it.
+/// Decodes a message. `None`: it is cut short, or does not follow this version of the protocol.
 pub fn decode(mut data: Bytes) -> Option<Change> {
     Some(match data.try_get_u8().ok()? {
         b'B' => Change::Begin(Lsn(data.try_get_u64().ok()?)),
@@ -88,7 +88,7 @@ fn row(data: &mut Bytes) -> Option<Vec<Option<Bytes>>> {
             let length = data.try_get_u32().ok()? as usize;
             bytes(data, length).map(Some)
         }
-        // A long value that did not change: never in a new row.
+        // A long value that did not change. New rows have no such values.
         _ => None,
     };
     (0..count).map(column).collect()

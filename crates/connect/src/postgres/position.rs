@@ -1,11 +1,11 @@
-//! Positions: the timeline of the server, where the commit is in its log, and which change of the transaction it is.
-//! As texts they sort in the order of commits, also after a failover.
+//! Positions: the timeline of the server, the place of the commit in its log, and the number of the change in the
+//! transaction. As texts, positions sort in the order of commits, even after a failover.
 
 use std::fmt;
 
 use pgwire_replication::Lsn;
 
-/// A position. Change 0 is before all changes of a transaction with its commit there.
+/// A position. Change 0 comes before all changes of a transaction with this commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     pub timeline: u32,
@@ -19,7 +19,7 @@ impl Position {
         let timeline = u32::from_str_radix(parts.next()?, 16).ok()?;
         let commit = Lsn::parse(parts.next()?).ok()?;
         let position = Position { timeline, commit, change: parts.next()?.parse().ok()? };
-        // Only the one way to write it sorts.
+        // Refuse other spellings: only one spelling sorts correctly.
         (position.to_string() == text).then_some(position)
     }
 }
@@ -36,7 +36,7 @@ impl fmt::Display for Position {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timelines {
     pub current: u32,
-    /// Those before, each with where it ended: the oldest first.
+    /// The earlier timelines, the oldest first, each with its end.
     past: Vec<(u32, Lsn)>,
 }
 
@@ -50,12 +50,12 @@ impl Timelines {
         Timelines { current, past: past.collect() }
     }
 
-    /// Where a timeline ended. `None`: it is none of this server's past.
+    /// The end of an earlier timeline. `None`: the timeline is not in this server's past.
     pub fn end_of(&self, timeline: u32) -> Option<Lsn> {
         self.past.iter().find(|(past, _)| *past == timeline).map(|(_, end)| *end)
     }
 
-    /// The position of a change. A commit keeps the timeline that it was made on.
+    /// The position of a change. A commit keeps the timeline on which it was made.
     pub fn at(&self, commit: Lsn, change: u32) -> Position {
         let earlier = self.past.iter().find(|(_, end)| commit < *end);
         let timeline = earlier.map_or(self.current, |(timeline, _)| *timeline);

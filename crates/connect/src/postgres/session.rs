@@ -1,7 +1,7 @@
 //! One connection to Postgres over the replication protocol, which also takes plain queries.
 //!
-//! The framing, the messages and SCRAM are those of `pgwire-replication`. Its own client has no TLS without a second
-//! cryptography library, and reports one position where the delay of `confirm_delay_ms` needs two.
+//! The framing, the messages and SCRAM come from `pgwire-replication`. Its client is not used: it has no TLS without a
+//! second cryptography library, and it reports one position, but the delay of `confirm_delay_ms` needs two.
 
 use std::{future::Future, time::Duration};
 
@@ -26,10 +26,10 @@ use crate::source::Fault;
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The longest message of Postgres, and with it the longest row, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
-/// How many bytes to read at once.
+/// The most bytes of one read.
 const READ_BYTES: usize = 128 << 10;
 
-/// Where Postgres is, and as whom to log in.
+/// The address of Postgres, and the user.
 #[derive(Clone)]
 pub struct Target {
     pub host: String,
@@ -43,32 +43,32 @@ pub struct Target {
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// A connection, logged in.
+/// A connection of a user who has logged in.
 pub struct Session {
     stream: BufReader<Box<dyn Stream>>,
     reader: framing::MessageReader,
-    /// How many bytes of a message that is too long are still to be read.
+    /// The number of bytes still to be skipped of a message that is too long.
     rest: usize,
 }
 
-/// What a slot has next.
+/// The next part of a slot.
 pub enum Next {
     Data(ReplicationCopyData),
-    /// A message that is too long, and how many bytes it has.
+    /// A message that is too long, with its number of bytes.
     TooLong(usize),
 }
 
-/// A row: the text of each column.
+/// A row: the text of each column; `None`: null.
 pub type Row = Vec<Option<String>>;
 
-/// Postgres refused something: its SQLSTATE and its words.
+/// The fault for an error of Postgres, which has a SQLSTATE and a text.
 fn refused(payload: &[u8]) -> Fault {
     let fields = ErrorFields::parse(payload);
     let text = format!("Postgres says: {}", fields.to_error_string());
     match fields.code.as_deref().unwrap_or_default() {
-        // The slot is in use.
+        // Another client reads the slot.
         "55006" => Fault::Standby(text),
-        // Connections, resources, the operator, and a server that starts or stops.
+        // Errors of connections or resources, or by an operator; or the server starts or stops.
         code if ["08", "53", "57"].iter().any(|class| code.starts_with(class)) => {
             Fault::Later(text)
         }
@@ -162,7 +162,7 @@ impl Session {
         }
     }
 
-    /// Proves that it knows the password (SCRAM-SHA-256).
+    /// Authenticates with the password (SCRAM-SHA-256).
     async fn prove(&mut self, user: &str, password: &str) -> Result<(), Fault> {
         let scram = ScramClient::new(user);
         let mut first = b"SCRAM-SHA-256\0".to_vec();
@@ -187,7 +187,7 @@ impl Session {
         }
     }
 
-    /// The rows of a query. Has no time limit.
+    /// Returns the rows of a query. Has no time limit.
     pub async fn query(&mut self, sql: &str) -> Result<Vec<Row>, Fault> {
         framing::write_query(&mut self.stream, sql).await?;
         let (mut rows, mut problem) = (Vec::new(), None);
@@ -217,7 +217,7 @@ impl Session {
         .await
     }
 
-    /// What follows in the slot. May be cancelled without losing anything.
+    /// Reads the next part of the slot. Cancel-safe.
     pub async fn next(&mut self) -> Result<Next, Fault> {
         loop {
             while self.rest > 0 {
@@ -230,7 +230,7 @@ impl Session {
                 self.rest -= count;
             }
             let message = match self.reader.read(&mut self.stream).await {
-                // It has read the head of the message only.
+                // Only the head of the message has been read.
                 Err(PgWireError::MessageTooLarge { payload_bytes, .. }) => {
                     (self.reader, self.rest) = (reader(), payload_bytes);
                     return Ok(Next::TooLong(payload_bytes));
@@ -249,17 +249,17 @@ impl Session {
         }
     }
 
-    /// Says how far this side is: all before `received` was read, all before `confirmed` will never be needed again
-    /// (0: says nothing). Postgres answers with its own position.
+    /// Reports how far this side is: everything before `received` was read, and everything before `confirmed` will not
+    /// be needed again (0: nothing is confirmed). Postgres answers with its own position.
     pub async fn report(&mut self, received: Lsn, confirmed: Lsn) -> Result<(), Fault> {
         let mut status = replication::encode_standby_status_update(confirmed, 0, true);
-        // Its first number, behind the kind, is what was received.
+        // The first number, after the kind, is the received position.
         status[1..9].copy_from_slice(&received.0.to_be_bytes());
         Ok(framing::write_copy_data(&mut self.stream, &status).await?)
     }
 }
 
-/// A message ends too early.
+/// The fault for a message that ends too early.
 pub fn cut_short() -> Fault {
     Fault::Later("a message of Postgres is cut short".to_owned())
 }

@@ -9,7 +9,7 @@ use tls::Connector;
 use super::session::Target;
 use crate::settings::{client_tls, secret, yes};
 
-/// Where the outbox is.
+/// The settings of an outbox.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -25,22 +25,22 @@ pub struct Settings {
     certificate_file: Option<PathBuf>,
     key_file: Option<PathBuf>,
     pub slot: String,
-    /// Create the slot if it does not exist and the source was never read.
+    /// Whether to create the slot if it does not exist and the source was never read.
     #[serde(default = "yes")]
     pub create_slot: bool,
     pub publication: String,
-    /// The outbox: its name with its schema.
+    /// The table of the outbox, with its schema.
     pub table: Option<String>,
     #[serde(default)]
     pub columns: Columns,
     /// The content type of bodies that are not JSON.
     pub content_type: Option<String>,
-    /// The prefix of texts of `pg_logical_emit_message` that are messages.
+    /// The prefix of `pg_logical_emit_message` texts to send.
     pub message_prefix: Option<String>,
-    /// How long the slot keeps what Reseq has: more than Redis can lose.
+    /// How long the slot keeps messages that Reseq has stored: longer than the time of which Redis can lose writes.
     #[serde(default = "confirm_delay_ms")]
     pub confirm_delay_ms: u64,
-    /// If the slot keeps more bytes of the log, the process is not ready.
+    /// If the slot keeps more bytes of the log than this, the process is not ready.
     #[serde(default = "slot_bytes_max")]
     pub slot_bytes_max: u64,
 }
@@ -76,7 +76,7 @@ impl Default for Columns {
 }
 
 impl Columns {
-    /// All that are named.
+    /// The names of all columns.
     pub fn names(&self) -> Vec<&String> {
         let Columns { body, key, destination, headers, id } = self;
         let others = [key, destination, headers, id].into_iter().flatten();
@@ -85,7 +85,7 @@ impl Columns {
 }
 
 impl Settings {
-    /// The error names the field.
+    /// Checks the section. An error names the field.
     pub fn check(&self, destinations: usize) -> anyhow::Result<()> {
         let is_slot = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         ensure!(
@@ -127,12 +127,12 @@ impl Settings {
         self.target().map(drop)
     }
 
-    /// What no two sources may share.
+    /// The server and the slot. No two sources may have the same.
     pub fn place_of_slot(&self) -> (&str, u16, &str) {
         (&self.host, self.port, &self.slot)
     }
 
-    /// How to connect.
+    /// The address and the user for a connection.
     pub fn target(&self) -> anyhow::Result<Target> {
         let Settings { host, port, database, user, .. } = self.clone();
         let password = self.password_file.as_ref();

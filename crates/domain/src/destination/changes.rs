@@ -1,4 +1,4 @@
-//! How two definitions of a destination differ, and which fields of one are not the defaults.
+//! The differences between two definitions of a destination, and the fields of one that differ from the defaults.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,18 @@ use super::Destination;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = DefinitionChange)]
 pub struct Change {
-    /// Its path, such as `delivery.lanes_max`.
+    /// The path of the field, such as `delivery.lanes_max`.
     pub field: String,
-    /// Its value before; null if there was none.
+    /// The value before the change; null if there was none.
     pub before: Value,
-    /// Its value after the change; null if there is none.
+    /// The value after the change; null if there is none.
     pub after: Value,
 }
 
 type Fields = BTreeMap<String, Value>;
 
 impl Destination {
-    /// What would change if `other` replaced this definition.
+    /// The changes if `other` replaced this definition.
     pub fn changes_to(&self, other: &Destination) -> Vec<Change> {
         let (before, after) = (self.fields(), other.fields());
         let [shown_before, shown_after] = [self, other].map(|one| one.masked().fields());
@@ -40,8 +40,8 @@ impl Destination {
         names.into_iter().map(change).collect()
     }
 
-    /// Each field that differs from its default, by its path. A later version of Reseq, with more fields, gives the
-    /// same.
+    /// The fields that differ from their defaults, by path. A later version of Reseq, which has more fields, returns
+    /// the same.
     pub fn set_fields(&self) -> BTreeMap<String, Value> {
         let default = Destination::new(self.name.clone(), "").fields();
         let mut fields = self.fields();

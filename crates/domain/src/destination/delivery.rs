@@ -9,16 +9,16 @@ use crate::Backoff;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Delivery {
-    /// Who gets the messages.
+    /// Who gets the messages: a receiver, consumers, or nobody.
     pub kind: DeliveryKind,
-    /// Time limit of one attempt, in milliseconds. With `pull`: how long the lease of a consumer lasts,
-    /// unless it is extended.
+    /// Time limit of one attempt, in milliseconds. With `pull`: how long the lease of a consumer lasts, unless the
+    /// consumer extends it.
     pub timeout_ms: u64,
-    /// Lanes in flight at once.
+    /// The most lanes that have a delivery in flight at once.
     pub lanes_max: u32,
     /// The most deliveries started per second; 0: no limit.
     pub rate_per_second_max: u32,
-    /// The message is given up (`on_exhausted`) after this many failed attempts; 0: never.
+    /// After this many failed attempts, Reseq gives the message up (`on_exhausted`); 0: never.
     pub attempts_max: u32,
     /// The upper limit of the first wait between attempts, in milliseconds.
     pub backoff_ms: u64,
@@ -26,14 +26,14 @@ pub struct Delivery {
     pub backoff_max_ms: u64,
     /// The longest `Retry-After` that is honoured, in milliseconds.
     pub retry_after_max_ms: u64,
-    /// After this many failed deliveries in a row, of several messages, one at a time probes the receiver until it
-    /// accepts one; 0: never.
+    /// After this many failed deliveries in a row, of several messages, Reseq sends only one delivery at a time, as a
+    /// probe, until the receiver accepts one; 0: never.
     pub breaker_failures: u32,
     /// HTTP: the most messages per request; 1: no batches.
     pub batch_max: u32,
-    /// The most bytes of bodies in one batch or window (at least one message is sent).
+    /// The most bytes of bodies in one batch or window. One message is always sent, even if it is larger.
     pub batch_bytes_max: u64,
-    /// HTTP: how long a batch that is not full waits for more, in milliseconds.
+    /// HTTP: how long a batch that is not full waits for more messages, in milliseconds.
     pub batch_linger_ms: u64,
     /// HTTP: the format of a batch.
     pub batch_format: BatchFormat,
@@ -54,9 +54,9 @@ pub enum DeliveryKind {
     /// A receiver: Reseq sends the messages to its `url`.
     #[default]
     Push,
-    /// Consumers, who take the messages from Reseq.
+    /// Consumers, which fetch the messages from Reseq.
     Pull,
-    /// No one: a message ends when it has been processed.
+    /// Nobody: a message ends when it has been processed.
     None,
 }
 
@@ -89,7 +89,7 @@ pub enum Envelope {
     /// Only the body.
     #[default]
     None,
-    /// A JSON object with the body and the message's other fields.
+    /// A JSON object with the body and the other fields of the message.
     Json,
 }
 
@@ -97,10 +97,10 @@ pub enum Envelope {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Ack {
-    /// `OK`, `RETRY [ms]` or `REJECT <reason>`, one frame each, in order.
+    /// The receiver answers each frame with `OK`, `RETRY [ms]` or `REJECT <reason>`, one frame each, in order.
     #[default]
     Line,
-    /// No answers: data written to the socket counts as delivered, and may be lost.
+    /// The receiver sends no answers: data written to the socket counts as delivered, and may be lost.
     None,
 }
 
@@ -134,13 +134,14 @@ impl Delivery {
         Backoff { base_ms: self.backoff_ms, max_ms: self.backoff_max_ms }
     }
 
-    /// The longest time for which a lane may have to wait, in ms: between attempts, or for a consumer that holds it.
+    /// The longest time for which a lane may have to wait, in ms: between attempts, or for a consumer with a lease on
+    /// its head.
     pub fn wait_max_ms(&self) -> u64 {
         let lease_ms = if self.kind == DeliveryKind::Pull { self.timeout_ms } else { 0 };
         self.backoff_max_ms.max(self.retry_after_max_ms).max(lease_ms)
     }
 
-    /// The first field that differs from its default, and means nothing with this kind of delivery.
+    /// The first field that differs from its default, but has no effect with this kind of delivery.
     pub(super) fn unused(&self) -> Option<&'static str> {
         let Delivery { timeout_ms, lanes_max, rate_per_second_max, attempts_max, .. } = *self;
         let Delivery { backoff_ms, backoff_max_ms, retry_after_max_ms, breaker_failures, .. } =

@@ -15,17 +15,16 @@ use jaq_json::Val;
 
 /// The longest expression, in bytes.
 pub const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
-/// jaq parses and compiles recursively: the deepest recursion allowed, as [`depth`] counts it.
+/// The deepest recursion allowed, as [`depth`] counts it: jaq parses and compiles recursively.
 const DEPTH_MAX: usize = 8000;
-/// Enough for [`DEPTH_MAX`] with a margin, whatever the caller's stack (a debug build uses up to 8
-/// KB per step).
+/// The size of the stack: enough for [`DEPTH_MAX`] with a margin, even in a debug build, which uses up to 8 KB a step.
 const STACK_BYTES: usize = 128 << 20;
 
-/// The variables besides the input `.`, in the order of their values.
+/// The variables that an expression can use besides the input `.`, in the order of their values.
 pub const VARIABLES: [&str; 5] = ["$id", "$destination", "$sequence", "$key", "$headers"];
 
-/// Parts of jaq's library that expressions may not use: they read the process's environment, clock
-/// or time zone, write to its log, or end it.
+/// Functions of jaq's library that expressions may not use: they read the process's environment, clock or time zone,
+/// write to its log, or end it.
 const LEFT_OUT: [&str; 11] = [
     "env",
     "now",
@@ -62,8 +61,8 @@ impl Expression {
         })
     }
 
-    /// The outputs for `input`; an error is one that the expression raised. `variables` are the
-    /// values of [`VARIABLES`]. No limit applies here: this may take forever, and all memory.
+    /// The outputs for `input`; an error is one that the expression raised. `variables` are the values of
+    /// [`VARIABLES`]. This sets no limits: it may run forever, and use all memory.
     pub fn outputs(
         &self,
         input: Val,
@@ -116,7 +115,7 @@ fn compile(code: &str) -> Result<Expression, String> {
     Ok(Expression { filter })
 }
 
-/// The error when jaq gives no reason.
+/// The text of an error for which jaq gives no reason.
 const UNNAMED: &str = "jaq refuses it without a reason";
 
 fn first<P, E>(errors: load::Errors<&str, P, E>, show: impl Fn(E) -> String) -> String {
@@ -159,8 +158,8 @@ fn at(code: &str, part: &str, problem: &str) -> String {
     format!("line {line}, column {column}: {problem}")
 }
 
-/// The deepest recursion for these tokens: one step per token of the chain, plus those of its
-/// deepest group. The fields of an object do not add up.
+/// The deepest recursion for these tokens: one step for each token of the chain, plus the steps of its deepest group.
+/// The fields of an object do not add up.
 fn depth(tokens: &[Token<&str>], is_object: bool) -> usize {
     let of_chain = |chain: &[Token<&str>]| {
         chain.len() + chain.iter().map(depth_within).max().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Which headers travel with a message: are stored with it, and sent to the transform and the
+//! Which headers travel with a message: Reseq stores them with the message, and sends them to the transform and the
 //! receiver.
 
 use serde::{Deserialize, Serialize};
@@ -13,13 +13,13 @@ const PATTERNS_MAX: usize = 50;
 /// The longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 128;
 
-/// Patterns of header names. Each is a name in lower case, or the beginning of names and a `*`.
+/// Patterns of header names. Each pattern is a name in lower case, or a prefix followed by `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ForwardHeaders(Vec<String>);
 
-/// Headers that frame a request, belong to one connection, or decide what an answer looks like; and
-/// those that Reseq sets itself.
+/// Headers that frame a request, belong to one connection, or decide how an answer looks; and headers that Reseq sets
+/// itself.
 const RESERVED: [&str; 12] = [
     "accept-encoding",
     "connection",
@@ -35,23 +35,25 @@ const RESERVED: [&str; 12] = [
     "upgrade",
 ];
 
-/// All headers with these beginnings are reserved too.
+/// All headers with these prefixes are reserved too.
 const RESERVED_PREFIXES: [&str; 2] = ["proxy-", "reseq-"];
 
-/// What travels by default.
+/// The patterns of headers that travel by default.
 const DEFAULT: [&str; 5] = ["x-*", "ce-*", "traceparent", "tracestate", "webhook-*"];
 
-/// Parts of the names of headers that hold credentials.
+/// A header holds a credential if its name contains one of these.
 const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "signature"];
-/// Known ones. A pattern that matches one is refused, unless it is of the default, which is for others, too.
+/// Known names of such headers. A pattern that matches one is refused. The default patterns are not, because they match
+/// other headers too.
 const KNOWN: [&str; 4] = ["authorization", "cookie", "stripe-signature", "x-hub-signature-256"];
 
-/// True for a header, in lower case, that shows who sends: whoever gets its value could send in that name.
+/// True if a header, with its name in lower case, holds a credential: anybody who gets its value could send in the name
+/// of the producer.
 pub fn is_credential(name: &str) -> bool {
     CREDENTIALS.iter().any(|part| name.contains(part))
 }
 
-/// True for a header, in lower case, that never travels.
+/// True if a header, with its name in lower case, never travels.
 pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name) || RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
@@ -68,18 +70,19 @@ impl ForwardHeaders {
         ForwardHeaders(patterns.into_iter().map(Into::into).collect())
     }
 
-    /// True if a header with this name, in lower case, travels. What says how the body is encoded always does.
+    /// True if a header with this name, in lower case, travels. The header that says how the body is encoded always
+    /// travels.
     pub fn has(&self, name: &str) -> bool {
         let is_listed = self.0.iter().any(|pattern| matches(pattern, name));
         name == CONTENT_ENCODING || is_listed && name != REQUEST_ID && !is_credential(name)
     }
 
-    /// True if a pattern is for a credential, or for this header, and so has no effect.
+    /// True if a pattern has no effect, because it is for a credential, or for a header that `is_ignored` names.
     pub(super) fn has_ignored(&self, is_ignored: impl Fn(&str) -> bool) -> bool {
         self.0.iter().any(|pattern| names_credential(pattern) || is_ignored(pattern))
     }
 
-    /// Checks the patterns. Returns what is wrong with the first bad one.
+    /// Checks the patterns. Returns the problem of the first bad pattern.
     pub(super) fn validate(&self) -> Result<(), String> {
         if self.0.len() > PATTERNS_MAX {
             return Err(format!("more than {PATTERNS_MAX} patterns"));
@@ -97,7 +100,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// True for a pattern that names a credential, or begins with a part of its name.
+/// True for a pattern that names a credential, or matches a known name of one.
 fn names_credential(pattern: &str) -> bool {
     let is_known = || KNOWN.iter().any(|name| matches(pattern, name));
     !DEFAULT.contains(&pattern) && (is_credential(pattern) || is_known())

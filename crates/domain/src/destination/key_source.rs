@@ -1,4 +1,4 @@
-//! Where a key comes from if the producer gives none.
+//! The part of a message that holds its key, if the producer gives none.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -20,17 +20,17 @@ pub enum KeySource {
 }
 
 impl KeySource {
-    /// True for a header that holds a credential of the producer. No key comes from it.
+    /// True for a header that holds a credential of the producer. Its value never becomes a key.
     pub fn is_ignored(&self) -> bool {
         matches!(self, KeySource::Header(name) if is_credential(&name.to_ascii_lowercase()))
     }
 
-    /// True if the key comes from the body, and from nothing else. That is what a signature covers.
+    /// True if the key comes only from the body, which is the part that a signature covers.
     pub fn is_of_body(&self) -> bool {
         matches!(self, KeySource::Jq(expression) if !expression.contains("$headers"))
     }
 
-    /// Checks the source. Returns its wrong part, and what is wrong with that.
+    /// Checks the source. Returns the part that is wrong, and the problem.
     pub(super) fn validate(&self) -> Result<(), (&'static str, String)> {
         match self {
             KeySource::Header(name) => {
@@ -54,16 +54,16 @@ impl KeySource {
     }
 }
 
-/// The credentials of producers that a definition may name.
+/// Finds credentials of producers in a definition.
 impl Destination {
-    /// True for the header, in any case, whose signature Reseq verifies: a credential under any name.
+    /// True for the header, in any case, whose signature Reseq verifies: it holds a credential, whatever its name is.
     pub(super) fn verifies(&self, name: &str) -> bool {
         let verify = self.verify.as_ref();
         verify.is_some_and(|verify| verify.signature_header().eq_ignore_ascii_case(name))
     }
 
-    /// Where the ordering key and the idempotency key come from. A credential, which a definition cannot name any
-    /// more, is no key.
+    /// The sources of the ordering key and of the idempotency key. Leaves out a source that is a credential: older
+    /// definitions may still name one.
     pub fn key_sources(&self) -> [Option<&KeySource>; 2] {
         [&self.key_from, &self.idempotency_key_from].map(|source| {
             source.as_ref().filter(|source| {
@@ -73,7 +73,7 @@ impl Destination {
         })
     }
 
-    /// The first field that names a credential of producers, which is without effect.
+    /// The first field that names a credential of producers, and so has no effect.
     pub fn ignored_field(&self) -> Option<&'static str> {
         let [key, idempotency_key] = self.key_sources();
         let fields = [

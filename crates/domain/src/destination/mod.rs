@@ -31,45 +31,45 @@ use super::{Backoff, DestinationName, Sequence, secret};
 /// Replaces a secret in output.
 pub const MASK: &str = "***";
 
-/// What the headers of Standard Webhooks begin with.
+/// The prefix of the names of the headers of Standard Webhooks.
 pub const SIGNATURE_PREFIX: &str = "webhook-";
 
 /// The definition of a destination, as in `[[destination]]` and in `PUT /v1/destinations/{d}`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Destination {
-    /// Its name: `[a-z0-9._-]{1,64}`.
+    /// The name of the destination: `[a-z0-9._-]{1,64}`.
     pub name: DestinationName,
-    /// The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. Required, unless
-    /// `delivery.kind` is another than `push`.
+    /// The URL of the receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. Required if
+    /// `delivery.kind` is `push`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Static headers sent with each delivery (HTTP only), such as `authorization`.
     #[serde(default, skip_serializing_if = "Headers::is_empty", deserialize_with = "secret::map")]
     pub headers: Headers,
-    /// Signs each delivery, as Standard Webhooks say (HTTP only).
+    /// Signs each delivery according to Standard Webhooks (HTTP only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sign: Option<Sign>,
-    /// Verifies the signatures of arriving requests. Whatever has none is accepted only with a token.
+    /// Verifies the signatures of arriving requests. A request without a signature needs a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
-    /// Which headers travel with a message: names in lower case, or their beginning and a `*`.
+    /// Which headers travel with a message: names in lower case, or prefixes followed by `*`.
     #[serde(default)]
     #[schema(value_type = Vec<String>, max_items = 50)]
     pub forward_headers: ForwardHeaders,
-    /// Where the ordering key comes from if the producer gives none.
+    /// The part of a message that holds the ordering key, if the producer gives none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_from: Option<KeySource>,
-    /// Where the idempotency key comes from if the producer gives none.
+    /// The part of a message that holds the idempotency key, if the producer gives none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key_from: Option<KeySource>,
     /// How messages are processed before they are delivered.
     #[serde(default)]
     pub transform: Transform,
-    /// How they are delivered.
+    /// How messages are delivered.
     #[serde(default)]
     pub delivery: Delivery,
-    /// What stays in order.
+    /// Which messages stay in order.
     #[serde(default)]
     pub ordering: Ordering,
     /// How many messages of a lane are processed at a time.
@@ -81,29 +81,28 @@ pub struct Destination {
     /// Where a message must be before its producer gets an acknowledgement.
     #[serde(default)]
     pub durability: Durability,
-    /// Its share of the processors' claims, relative to other destinations.
+    /// The destination's share of the processors' claims, relative to other destinations.
     #[serde(default = "defaults::weight")]
     pub weight: u32,
-    /// Ingest refuses messages beyond this number of pending ones.
+    /// The most pending messages. Beyond this, ingest refuses messages.
     #[serde(default = "defaults::backlog_max")]
     pub backlog_max: u64,
-    /// Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
+    /// The most bytes of bodies of pending messages. Beyond this, ingest refuses messages; 0: no limit.
     #[serde(default)]
     pub backlog_bytes_max: u64,
-    /// The most messages in one second that each ingest process takes for it; 0: no limit.
+    /// The most messages per second that each ingest process accepts for the destination; 0: no limit.
     #[serde(default)]
     pub ingest_rate_per_second_max: u32,
-    /// How long an idempotency key is remembered, in milliseconds; 0: while the message that used
-    /// it is pending.
+    /// How long Reseq remembers an idempotency key, in milliseconds; 0: while the message that used the key is pending.
     #[serde(default = "defaults::idempotency_window_ms")]
     pub idempotency_window_ms: u64,
-    /// Ingest refuses messages with an idempotency key beyond this number of keys within the window.
+    /// The most idempotency keys within the window. Beyond this, ingest refuses messages that have one.
     #[serde(default = "defaults::idempotency_keys_max")]
     pub idempotency_keys_max: u64,
-    /// What a repeat under an idempotency key must have in common with the first message.
+    /// When a message with a known idempotency key counts as a repeat.
     #[serde(default)]
     pub idempotency_compare: IdempotencyCompare,
-    /// The most sources whose marks it keeps.
+    /// The most sources whose marks the destination keeps.
     #[serde(default = "defaults::sources_max")]
     pub sources_max: u64,
     /// How many of the last settled messages the log keeps; 0: no log.
@@ -112,18 +111,18 @@ pub struct Destination {
     /// True if the log also keeps bodies as they arrived, which a replay needs.
     #[serde(default)]
     pub log_bodies: bool,
-    /// The most dead letters. At the limit, a message that would become one halts its lane instead.
-    /// 0: no limit.
+    /// The most dead letters. At the limit, a message that would become a dead letter halts its lane instead. 0: no
+    /// limit.
     #[serde(default = "defaults::dead_letters_max")]
     pub dead_letters_max: u64,
-    /// How long a dead letter is kept, in milliseconds; 0: until it is redriven or discarded.
+    /// How long Reseq keeps a dead letter, in milliseconds; 0: until it is redriven or discarded.
     #[serde(default = "defaults::dead_letters_max_age_ms")]
     pub dead_letters_age_max_ms: u64,
-    /// With ordering by key: for how many keys without pending messages the last sequence is
-    /// remembered (the most recent ones); 0: for none.
+    /// With ordering by key: the number of keys without pending messages whose last sequence Reseq remembers, the most
+    /// recent keys; 0: none.
     #[serde(default = "defaults::previous_keys_max")]
     pub previous_keys_max: u64,
-    /// How many of the last messages are found by their id; 0: none. Beyond 1,000 there is an index.
+    /// How many of the last messages can be found by their id; 0: none. Beyond 1,000, Reseq keeps an index.
     #[serde(default = "defaults::ids_max")]
     pub ids_max: u64,
 }
@@ -132,7 +131,7 @@ pub struct Destination {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// In the memory of Redis, which writes it to disk if configured so.
+    /// In the memory of Redis, which writes it to disk if it is configured to.
     #[default]
     Memory,
     /// Also in the memory of all configured replicas.
@@ -158,7 +157,7 @@ impl std::fmt::Display for Durability {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Transform {
-    /// Who processes.
+    /// Who processes the messages.
     pub kind: TransformKind,
     /// `http`: the URL that gets the body by POST.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,18 +173,18 @@ pub struct Transform {
     pub headers: Headers,
     /// Time limit of one attempt, in milliseconds.
     pub timeout_ms: u64,
-    /// `worker`: an attempt that extends its lease fails this many milliseconds after it began or last saved a
-    /// checkpoint; 0: never.
+    /// `worker`: an attempt fails this many milliseconds after it began or last saved a checkpoint, even if the worker
+    /// extends its lease; 0: never.
     pub attempt_ms_max: u64,
-    /// Attempts at once in one processor pod.
+    /// The most attempts that run at once in one processor pod.
     pub concurrency: u32,
     /// The most attempts started per second, over all processors and workers; 0: no limit.
     pub rate_per_second_max: u32,
-    /// How many of these attempts may start at once, after a time without any.
+    /// How many of these attempts may start at once, after a time without attempts.
     pub burst: u32,
-    /// The message is given up (`on_exhausted`) after this many failed attempts; 0: never.
+    /// After this many failed attempts, Reseq gives the message up (`on_exhausted`); 0: never.
     pub attempts_max: u32,
-    /// The message is given up after this many expired leases (its processors died); 0: never.
+    /// After this many expired leases (its processors died), Reseq gives the message up; 0: never.
     pub stalls_max: u32,
     /// The upper limit of the first wait between attempts, in milliseconds.
     pub backoff_ms: u64,
@@ -199,12 +198,12 @@ pub struct Transform {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TransformKind {
-    /// No one: a message is ready at once.
+    /// Nobody: a message is ready at once.
     #[default]
     None,
-    /// A service that the processor POSTs to.
+    /// A service that the processor calls with POST.
     Http,
-    /// A user's own process, over the worker API.
+    /// A process of the user, over the worker API.
     Worker,
     /// A `jq` expression, run by the processor.
     Jq,
@@ -243,8 +242,8 @@ impl Transform {
         Backoff { base_ms: self.backoff_ms, max_ms: self.backoff_max_ms }
     }
 
-    /// When the rate, if there is one, allows the next attempt, in ms since 1970. `granted_until_us`: the end of the
-    /// time that earlier attempts have used, in us since 1970, as `lua/include/rate.lua` stores it.
+    /// When the rate allows the next attempt, in ms since 1970; `None`: now. `granted_until_us`: the end of the time
+    /// that earlier attempts have used, in us since 1970, as `lua/include/rate.lua` stores it.
     pub fn next_attempt_ms(&self, granted_until_us: u64) -> Option<u64> {
         let rate = self.rate_per_second_max;
         let interval_us = (rate > 0).then(|| 1_000_000_u64.div_ceil(rate.into()))?;
@@ -257,20 +256,20 @@ impl Transform {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct InvalidField {
-    /// The field's path, such as `transform.url`.
+    /// The path of the field, such as `transform.url`.
     pub field: &'static str,
-    /// What is wrong, and how to correct it.
+    /// The problem, and how to correct it.
     pub problem: String,
 }
 
-/// Without its secrets.
+/// Shows the definition without its secrets.
 impl fmt::Debug for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(&self.masked()).map_err(|_| fmt::Error)?)
     }
 }
 
-/// Without its secrets.
+/// Shows the transform without its secrets.
 impl fmt::Debug for Transform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transform").field("kind", &self.kind).finish_non_exhaustive()
@@ -318,13 +317,13 @@ impl Destination {
         self.url.as_deref().map(|url| ("url", url)).into_iter().chain(transform)
     }
 
-    /// True if messages may hold keys that ingest must find.
+    /// True if ingest must look for keys in messages.
     pub fn has_key_sources(&self) -> bool {
         self.key_sources().iter().any(Option::is_some)
     }
 
-    /// The most messages to send together when the first of them was refused before. Over TCP,
-    /// where each frame is answered, only the first.
+    /// The most messages to send together if an earlier attempt at the first of them was refused. Over TCP, where each
+    /// frame is answered, only the first.
     pub fn refused_max(&self) -> usize {
         if self.is_tcp() { 1 } else { self.delivery.batch_max as usize }
     }
@@ -335,8 +334,8 @@ impl Destination {
         url.starts_with("tcp://") || url.starts_with("tls://")
     }
 
-    /// The key in the names of the sets that hold a message with this ordering key; `None`: the
-    /// destination's own sets.
+    /// The key in the names of the Redis keys that hold a message with this ordering key; `None`: the destination's own
+    /// Redis keys.
     pub fn lane_key<'a>(&self, key: Option<&'a str>) -> Option<&'a str> {
         match self.ordering {
             Ordering::Destination | Ordering::None => None,
@@ -344,15 +343,15 @@ impl Destination {
         }
     }
 
-    /// This destination's part of `room` by its weight, at least 1. `weights` is the sum over all
-    /// that want a part.
+    /// This destination's part of `room` by its weight, at least 1. `weights` is the sum of the weights of all
+    /// destinations that want a part.
     pub fn share(&self, room: usize, weights: u64) -> usize {
         let part = (room as u64 * u64::from(self.weight)).div_ceil(weights.max(1));
         (part as usize).clamp(1, room.max(1))
     }
 
-    /// The lane of a message with this ordering key and sequence. Without ordering, each message is
-    /// a lane, named by its sequence; `None`: the destination's only lane.
+    /// The lane of a message with this ordering key and sequence. Without ordering, each message is a lane, and its
+    /// sequence is the name. `None`: the destination's only lane.
     pub fn lane_of(&self, key: Option<&str>, sequence: Sequence) -> Option<String> {
         match self.ordering {
             Ordering::None => Some(sequence.to_string()),
@@ -360,8 +359,8 @@ impl Destination {
         }
     }
 
-    /// True if this body cannot be sent as it is: it contains a line break, and frames are lines.
-    /// An envelope is always one line.
+    /// True if this body cannot be sent unchanged: it contains a line break, and frames are lines. An envelope is
+    /// always one line.
     pub fn breaks_lines(&self, body: &[u8]) -> bool {
         let Delivery { framing, envelope, .. } = self.delivery;
         self.is_tcp()
@@ -369,14 +368,14 @@ impl Destination {
             && body.contains(&b'\n')
     }
 
-    /// True if a header with this name, in lower case, travels with a message. Where deliveries are signed,
-    /// the headers of another signature do not: they would pass for Reseq's.
+    /// True if a header with this name, in lower case, travels with a message. If deliveries are signed, the headers of
+    /// another signature do not travel: a receiver would take them for Reseq's.
     pub fn forwards(&self, name: &str) -> bool {
         let is_replaced = self.sign.is_some() && name.starts_with(SIGNATURE_PREFIX);
         self.forward_headers.has(name) && !is_replaced && !self.verifies(name)
     }
 
-    /// True if Reseq, or a receiver that gets no headers, must be able to read the body as it is.
+    /// True if Reseq, or a receiver that gets no headers, must be able to read the body without decoding it.
     pub fn reads_bodies(&self) -> bool {
         let is_jq = |source: &Option<KeySource>| matches!(source, Some(KeySource::Jq(_)));
         self.transform.kind == TransformKind::Jq
@@ -384,15 +383,15 @@ impl Destination {
             || is_jq(&self.idempotency_key_from)
     }
 
-    /// The definition with header values and other secrets masked, because they are often secrets.
+    /// The definition with all secrets masked. All header values are masked, because they are often secrets.
     pub fn masked(&self) -> Destination {
         let mut shown = self.clone();
         shown.secrets_mut().into_iter().for_each(|(_, secret)| *secret = MASK.to_owned());
         shown
     }
 
-    /// Its secrets, each with the path of its field, such as `headers.authorization` or `sign.secrets.0`. All
-    /// header values count as secrets.
+    /// The secrets of the definition, each with the path of its field, such as `headers.authorization` or
+    /// `sign.secrets.0`. All header values count as secrets.
     pub fn secrets_mut(&mut self) -> Vec<(String, &mut String)> {
         let headers =
             [("headers", &mut self.headers), ("transform.headers", &mut self.transform.headers)];
@@ -410,7 +409,7 @@ impl Destination {
         headers.chain(lists).collect()
     }
 
-    /// Each of its secrets.
+    /// The secrets of the definition.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let headers = self.headers.values().chain(self.transform.headers.values());
         let sign = self.sign.iter().flat_map(|sign| sign.secrets.iter());

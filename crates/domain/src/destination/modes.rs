@@ -1,9 +1,9 @@
-//! How a destination orders, processes and compares its messages, and what it does with hopeless ones.
+//! How a destination orders, processes and compares its messages, and what it does with messages that cannot succeed.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What must stay in order.
+/// Which messages must stay in order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ordering {
@@ -12,7 +12,7 @@ pub enum Ordering {
     Destination,
     /// The messages of one ordering key: one lane per key, created on demand.
     Key,
-    /// Nothing: each message leaves when it is ready.
+    /// No messages: each message leaves when it is ready.
     None,
 }
 
@@ -20,21 +20,22 @@ pub enum Ordering {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Processing {
-    /// As many as the processors can.
+    /// As many as the processors can process.
     #[default]
     Parallel,
-    /// One: the next only when the one before it has been processed.
+    /// One: the next message waits until the message before it has been processed.
     Serial,
 }
 
-/// What makes a message that arrives under a known idempotency key a repeat.
+/// When a message with a known idempotency key counts as a repeat.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IdempotencyCompare {
-    /// The same body as the first message. Another body is a mistake, and refused.
+    /// If it has the same body as the first message. A message with another body is refused.
     #[default]
     Body,
-    /// The key alone: a source may write something new into each sending, such as its time.
+    /// Always: only the key counts. A producer may send the same message with another body, for example with the time
+    /// of sending in it.
     Key,
 }
 
@@ -42,11 +43,11 @@ pub enum IdempotencyCompare {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExhausted {
-    /// It keeps its position, and its lane waits for an operator.
+    /// The message keeps its position, and its lane waits for an operator.
     #[default]
     Halt,
-    /// It becomes a dead letter; a tombstone holds its position until the lane has passed it.
+    /// The message becomes a dead letter; a tombstone holds its position until the lane has passed it.
     DeadLetter,
-    /// It is dropped; a tombstone holds its position until the lane has passed it.
+    /// The message is dropped; a tombstone holds its position until the lane has passed it.
     Drop,
 }

@@ -1,4 +1,4 @@
-//! Signatures: their secrets, and how deliveries are signed.
+//! Signs deliveries: the secrets of signatures, and how they are used.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use utoipa::ToSchema;
 use super::{InvalidField, MASK};
 use crate::secret;
 
-/// The most secrets at once: the current one, and those before or after it.
+/// The most secrets at once: the current secret, and older or newer ones.
 const SECRETS_MAX: usize = 10;
-/// How long a secret of Standard Webhooks is, in bytes.
+/// The length of a symmetric secret of Standard Webhooks, in bytes.
 const SYMMETRIC_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// The length of a private and of a public Ed25519 key, in bytes.
 const ED25519_BYTES: usize = 32;
@@ -40,7 +40,7 @@ impl Secrets {
         Secrets(secrets.into_iter().map(Into::into).collect())
     }
 
-    /// Each of them.
+    /// The secrets, as text.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
@@ -71,7 +71,7 @@ impl Secrets {
             if secret == MASK {
                 return Err(bad("holds the mask of a secret; give its value".into()));
             }
-            // Never with the secret itself.
+            // The error must not contain the secret.
             check(secret).map_err(|problem| bad(format!("secret {}: {problem}", at + 1)))?;
         }
         Ok(())
@@ -114,7 +114,7 @@ impl StandardSecret {
     }
 }
 
-/// The seed of a private key: alone, or before its public key.
+/// The seed of a private key. The bytes are only the seed, or the seed and then the public key.
 fn seed_of(bytes: &[u8]) -> Result<[u8; ED25519_BYTES], String> {
     const SHAPES: &str =
         "whsk_ needs 32 bytes (the seed of an Ed25519 key) or 64 (the seed and its public key)";
@@ -126,12 +126,12 @@ fn seed_of(bytes: &[u8]) -> Result<[u8; ED25519_BYTES], String> {
     Ok(*seed)
 }
 
-/// How deliveries are signed: as Standard Webhooks say.
+/// How deliveries are signed, according to Standard Webhooks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sign {
-    /// `whsec_…` for `v1` (HMAC-SHA256), `whsk_…` for `v1a` (Ed25519). Each makes a signature, so that a
-    /// receiver may know the old or the new secret while it changes.
+    /// `whsec_…` for `v1` (HMAC-SHA256), `whsk_…` for `v1a` (Ed25519). Each secret makes a signature, so that during a
+    /// change a receiver may know the old or the new secret.
     #[schema(value_type = Vec<String>, min_items = 1, max_items = 10)]
     pub secrets: Secrets,
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{Backoff, message::is_token};
 
-/// Headers that no definition sets.
+/// The problem of a header that no definition may set.
 const FRAMING: &str =
     "connection content-length expect host keep-alive te trailer transfer-encoding upgrade";
 const DAY_MS: u64 = 24 * 3_600_000;
@@ -141,7 +141,7 @@ impl Destination {
             checked
                 .map_err(|(part, problem)| bad(if part == "jq" { jq } else { header }, problem))?;
         }
-        // The others that are ignored are refused above.
+        // The pattern names the header of `verify`: all other ignored patterns were refused above.
         let problem = "names the header of verify, whose value must not be stored or sent";
         self.ignored_field().map_or(Ok(()), |field| Err(bad(field, problem)))
     }

@@ -6,11 +6,11 @@ use utoipa::ToSchema;
 use super::{InvalidField, Secrets, StandardSecret};
 use crate::message::is_token;
 
-/// How far the time of a signature may be from now, unless the definition says otherwise.
+/// The default of `tolerance_ms`.
 const TOLERANCE_MS: u64 = 5 * 60_000;
-/// The shortest and the longest tolerance.
+/// The shortest and the longest `tolerance_ms`.
 const TOLERANCE_MS_RANGE: std::ops::RangeInclusive<u64> = 1_000..=24 * 3_600_000;
-/// How long a secret is that is no secret of Standard Webhooks, in bytes.
+/// The length of a secret that does not have the form of Standard Webhooks, in bytes.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 16..=512;
 /// The longest `prefix` and `signed`, in bytes.
 const TEXT_BYTES_MAX: usize = 256;
@@ -21,11 +21,11 @@ const TEXT_BYTES_MAX: usize = 256;
 pub struct Verify {
     /// Who signs, and how.
     pub kind: VerifyKind,
-    /// A signature of one of these secrets is enough, so that a secret can be changed without a pause.
+    /// The secrets. A signature with one of them is enough, so that a secret can be changed without a pause.
     #[schema(value_type = Vec<String>, min_items = 1, max_items = 10)]
     pub secrets: Secrets,
-    /// How far the time of a signature may be from now, in milliseconds; 5 minutes if absent. Only where a
-    /// time is signed.
+    /// The longest difference between the time of a signature and now, in milliseconds; 5 minutes if absent. Only for
+    /// signatures that cover a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1_000, maximum = 86_400_000)]
     pub tolerance_ms: Option<u64>,
@@ -44,7 +44,7 @@ pub struct Verify {
     /// `hmac`: the header with the time of the signature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp_header: Option<String>,
-    /// `hmac`: the header with the id of the message. It becomes the idempotency key, if it is signed.
+    /// `hmac`: the header with the id of the message. The id becomes the idempotency key, if the signature covers it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id_header: Option<String>,
     /// `hmac`: the text that is signed, with `{body}`, `{timestamp}` and `{id}`.
@@ -52,17 +52,17 @@ pub struct Verify {
     pub signed: Option<String>,
 }
 
-/// Who signs, and how.
+/// Who signs requests, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerifyKind {
-    /// Standard Webhooks, and other deployments of Reseq: `webhook-signature`.
+    /// Standard Webhooks, which other deployments of Reseq also use: `webhook-signature`.
     StandardWebhooks,
     /// Stripe: `Stripe-Signature`.
     Stripe,
     /// GitHub: `X-Hub-Signature-256`.
     Github,
-    /// Any other HMAC, described by the other fields.
+    /// Any other HMAC. The other fields describe it.
     Hmac,
 }
 
@@ -70,7 +70,7 @@ pub enum VerifyKind {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HmacAlgorithm {
-    /// SHA-1, for senders that have nothing better.
+    /// SHA-1, for producers that have nothing better.
     Sha1,
     /// SHA-256.
     #[default]
@@ -94,12 +94,12 @@ pub enum SignatureEncoding {
     Base64Url,
 }
 
-/// A part of the text that is signed.
+/// A part of the signed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedPart<'a> {
     /// This text.
     Text(&'a str),
-    /// The time of the signature, as its header has it.
+    /// The time of the signature, as the request's header gives it.
     Timestamp,
     /// The id of the message.
     Id,
@@ -108,12 +108,12 @@ pub enum SignedPart<'a> {
 }
 
 impl Verify {
-    /// How far the time of a signature may be from now, in milliseconds.
+    /// The longest difference between the time of a signature and now, in milliseconds.
     pub fn tolerance_ms(&self) -> u64 {
         self.tolerance_ms.unwrap_or(TOLERANCE_MS)
     }
 
-    /// The header with the signature.
+    /// The name of the header with the signature.
     pub fn signature_header(&self) -> &str {
         match self.kind {
             VerifyKind::StandardWebhooks => "webhook-signature",
@@ -278,7 +278,7 @@ impl Verify {
     }
 }
 
-/// Checks a secret that is used as it is.
+/// Checks a secret that is used as plain text.
 fn check_text(secret: &str) -> Result<(), String> {
     if !SECRET_BYTES.contains(&secret.len()) {
         let (min, max) = SECRET_BYTES.into_inner();

@@ -1,5 +1,5 @@
-//! Asks Redis which destinations have waiting messages: all of them once a second, and those that were left to others
-//! when these had time to claim.
+//! Asks Redis which destinations have waiting messages. A poll asks about all destinations, once a second. A check asks
+//! about the destinations that were left to other processors, after these had time to claim.
 
 use std::sync::Arc;
 
@@ -18,20 +18,20 @@ const POLL_MAX: usize = 100;
 /// A poll for destinations with waiting messages.
 pub(super) type Poll = BoxFuture<'static, Found>;
 
-/// What a poll found.
+/// The result of a poll.
 pub(super) struct Found {
-    /// Names of destinations.
+    /// The names of destinations with waiting messages, by partition.
     active: Result<Vec<(u16, Vec<String>)>, StoreError>,
     /// The live pods.
     pods: Result<Vec<PodInfo>, StoreError>,
 }
 
-/// A check which of the destinations that were left to rivals still have waiting messages.
+/// A check which of the destinations that were left to other processors still have waiting messages.
 pub(super) type Check = BoxFuture<'static, Result<Vec<Arc<CatalogEntry>>, StoreError>>;
 
 impl Claims {
-    /// Starts to poll all partitions for destinations with waiting messages. Runs beside everything
-    /// else, so a server that does not answer delays only its own partitions.
+    /// Starts to poll all partitions for destinations with waiting messages. Runs in parallel, so a server that does
+    /// not answer delays only its own partitions.
     pub(crate) fn start_poll(&mut self) {
         let catalog = &self.catalog;
         let is_there = |name: &DestinationName| catalog.get(name.as_str()).is_some();
@@ -46,7 +46,7 @@ impl Claims {
             return;
         }
         let store = self.store.clone();
-        // Without a free slot, it only asks which pods are alive.
+        // Without a free slot, this only asks which pods are alive.
         let count = if self.slots.any_free() { store.keys().partitions() } else { 0 };
         let poll = async move {
             let partitions: Vec<u16> = (0..count).collect();
@@ -57,20 +57,20 @@ impl Claims {
         self.poll = Some(poll.boxed());
     }
 
-    /// Stops polling, and checks no more what was left to others.
+    /// Stops the polls and the checks.
     pub(crate) fn stop_poll(&mut self) {
         (self.poll, self.check) = (None, None);
         self.poll_again = false;
         self.claim_priority.clear();
     }
 
-    /// Asks which destinations that were left to rivals still have waiting messages.
+    /// Asks which of the destinations that were left to other processors still have waiting messages.
     pub(super) fn start_check(&mut self) {
         let names = self.claim_priority.take(Instant::now());
         let entries = names.iter().filter_map(|name| self.catalog.get(name.as_str()));
         let entries: Vec<_> =
             entries.filter(|entry| entry.claimers() == Claimers::Builtin).collect();
-        // Also without a free slot: what still waits is claimed once there is one.
+        // Check even without a free slot: the messages that still wait are claimed once a slot is free.
         if !entries.is_empty() {
             let store = self.store.clone();
             self.check = Some(async move { store.active_among(entries).await }.boxed());
@@ -83,7 +83,7 @@ impl Claims {
             Ok(found) => {
                 found.into_iter().for_each(|entry| self.hint(entry.destination.name.clone()));
             }
-            // The next poll finds them.
+            // The next poll finds these destinations.
             Err(error) => tracing::debug!(%error, "cannot check for waiting messages"),
         }
     }
@@ -98,7 +98,7 @@ impl Claims {
                 let processors = pods.into_iter().filter(|pod| pod.has_role(ROLE));
                 self.claim_priority.live(processors.map(|pod| pod.pod));
             }
-            // Those that were alive before probably still are.
+            // Keep the last list: those processors are probably still alive.
             Err(error) => tracing::debug!(%error, "cannot read which processors are alive"),
         }
         match found.active {

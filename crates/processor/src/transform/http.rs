@@ -71,7 +71,7 @@ fn unanswered(none: NoAnswer) -> Failure {
 
 #[async_trait]
 impl Transform for Http {
-    /// Waiting until the destination may use one more connection does not count.
+    /// The time that a request waits for a free connection of the destination does not count.
     fn limits_its_time(&self) -> bool {
         true
     }

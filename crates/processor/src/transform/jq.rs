@@ -20,7 +20,7 @@ const JSON: &str = "application/json";
 /// timed out, its process died        retry
 /// ```
 pub struct Jq {
-    /// All destinations share their processes: many quiet ones would start one each.
+    /// All destinations share the processes: otherwise each quiet destination would start its own.
     evaluators: Evaluators,
     expression: String,
     limits: Limits,

@@ -27,7 +27,7 @@ pub use jq::Jq;
 pub enum Output {
     /// Deliver this body in place of the message's own.
     Deliver(Body),
-    /// Deliver nothing: a tombstone holds the position until its lane has passed it.
+    /// Deliver nothing: a tombstone holds the position of the message until its lane has passed it.
     Drop,
 }
 
@@ -38,7 +38,7 @@ pub struct Failure {
     /// What happened, as text. The first 2 kB are stored with the message. Must not contain
     /// secrets.
     pub reason: String,
-    /// The shortest wait before the next attempt, if the other side named one.
+    /// The shortest wait before the next attempt, if the transform asks for one.
     pub retry_after: Option<Duration>,
     /// True if another attempt cannot succeed.
     pub is_final: bool,
@@ -87,20 +87,20 @@ impl Failure {
     }
 }
 
-/// Processes messages. Called for many messages at once, in any order.
+/// Processes messages. The processor calls it for many messages at once, in any order.
 #[async_trait]
 pub trait Transform: Send + Sync {
     /// One attempt at one message. May run again for the same message, even after a success (a
     /// crash before the result was stored), so it should be idempotent.
     async fn transform(&self, message: &Stamped) -> Result<Output, Failure>;
 
-    /// How many attempts are useful at once, if fewer than `transform.concurrency`. The processor
-    /// then claims no more messages than that.
+    /// How many attempts are useful at once, if fewer than `transform.concurrency`. The processor then claims no more
+    /// messages than this.
     fn at_once_max(&self) -> Option<usize> {
         None
     }
 
-    /// True if it keeps to `transform.timeout_ms` itself, because some of its waiting must not count.
+    /// True if the transform itself enforces `transform.timeout_ms`, because part of its waiting must not count.
     fn limits_its_time(&self) -> bool {
         false
     }
@@ -117,7 +117,7 @@ pub struct Transforms {
     clients: Clients,
     output_bytes_max: usize,
     native: HashMap<String, Arc<dyn Transform>>,
-    /// Those of `jq`, for all destinations.
+    /// The evaluators of `jq` expressions, which all destinations share.
     evaluators: Evaluators,
     built: Mutex<HashMap<DestinationName, Built>>,
 }
@@ -179,8 +179,8 @@ impl Transforms {
     }
 }
 
-/// Returns messages unchanged: for delayed messages of a destination without a transform, and for those that
-/// still wait after their transform was removed.
+/// Returns messages unchanged: delayed messages of a destination without a transform, and messages that still wait
+/// after their transform was removed.
 struct Identity;
 
 #[async_trait]

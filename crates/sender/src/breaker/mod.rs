@@ -8,8 +8,8 @@
 //!     └──────────────────────────────────────────────── five seconds without ◄──────────┘
 //! ```
 //!
-//! While it is open, one delivery at a time begins: the probe, after 1 s, then after 2, 4, 5, 5 … s. The first
-//! accepted delivery ends that. Then deliveries begin at 10 a second, twice as many after each half second.
+//! While the breaker is open, one delivery at a time begins: the probe. It begins after 1 s, then after 2, 4, 5, 5 … s.
+//! After the first accepted delivery, deliveries begin at 10 a second, twice as many after each half second.
 
 mod receiver;
 
@@ -28,21 +28,21 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// After this time deliveries are not limited any more: about 7,000 have begun.
 const RECOVERY: Duration = Duration::from_secs(5);
-/// The deliveries of the first second of a recovery are 10 · (2² - 1) / (2 · ln 2) = 22.
+/// In the first second of a recovery, 10 · (2² - 1) / (2 · ln 2) = 22 deliveries may begin.
 const RECOVERY_SCALE: f64 = 10.0 / (2.0 * std::f64::consts::LN_2);
 
-/// A delivery that the breaker let through while it was open. If it is dropped, another may begin.
+/// A delivery that the breaker let through while it was open. If this is dropped, another probe may begin.
 type Probe = Arc<()>;
 
 /// The breaker of a destination, or of a host.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
-    /// 0: it never opens.
+    /// The number of failures in a row that opens the breaker; 0: it never opens.
     failures_max: u32,
     /// Failures in a row, and the message of the first one.
     failures: u32,
     first: Option<u64>,
-    /// The failures are of more than one message. One message that fails again and again has its own backoff.
+    /// True if several messages have failed. One message that fails again and again has its own backoff.
     are_of_several: bool,
     state: State,
 }
@@ -67,7 +67,7 @@ impl Breaker {
         Breaker { failures_max, ..Breaker::default() }
     }
 
-    /// A definition has another limit now.
+    /// Adopts the limit of a changed definition.
     pub(super) fn set_failures_max(&mut self, failures_max: u32) {
         self.failures_max = failures_max;
         if failures_max == 0 {
@@ -75,7 +75,7 @@ impl Breaker {
         }
     }
 
-    /// Whether a delivery may begin now. If not, the error says how long to wait, unless a delivery ends before.
+    /// Asks whether a delivery may begin now. If not, the error says how long to wait, unless a delivery ends before.
     pub(super) fn take(&mut self, now: Instant) -> Result<Option<Probe>, Duration> {
         match &mut self.state {
             State::Closed => Ok(None),
@@ -102,7 +102,7 @@ impl Breaker {
         }
     }
 
-    /// The receiver has accepted a message, or answered that it never will: it works.
+    /// Called when the receiver has accepted a message, or answered that it never will: the receiver works.
     pub(super) fn works(&mut self, now: Instant) {
         (self.failures, self.first, self.are_of_several) = (0, None, false);
         if let State::Open { .. } = self.state {
@@ -110,7 +110,7 @@ impl Breaker {
         }
     }
 
-    /// A delivery of a message has failed. `asked`: the wait that the receiver asked for.
+    /// Called when a delivery of a message has failed. `asked`: the wait that the receiver asked for.
     pub(super) fn fails(
         &mut self,
         now: Instant,
@@ -139,7 +139,7 @@ impl Breaker {
         }
     }
 
-    /// When the next probe begins, if the breaker is open. The time of a probe in progress is over.
+    /// When the next probe begins, if the breaker is open. While a probe is in progress, this time is over.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         match self.state {
             State::Open { probe_at, .. } => Some(probe_at),

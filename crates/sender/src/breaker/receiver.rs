@@ -1,4 +1,4 @@
-//! The breaker of a destination, and that of the host of its receiver, which other destinations share.
+//! The breakers of a receiver: that of its destination, and that of its host, which destinations share.
 
 use std::{
     collections::HashMap,
@@ -14,12 +14,13 @@ use super::{Breaker, Probe};
 use crate::deliver::{Finality, Verdict};
 use domain::{ErrorKind, Sequence};
 
-/// So many connections in a row to one host and port must fail before its breaker opens.
+/// The breaker of a host and port opens after this many failed connections in a row.
 const HOST_FAILURES_MAX: u32 = 10;
-/// How often a delivery that waits for the breaker of the host looks again: another destination may have closed it.
+/// A delivery that waits for the breaker of the host asks again at this interval: another destination may have closed
+/// it.
 const HOST_LOOK: Duration = Duration::from_millis(250);
 
-/// The breakers of the hosts and ports of this pod's receivers. Cheap to clone.
+/// The breakers for each host and port of this pod's receivers. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Hosts(Arc<Mutex<HashMap<String, Weak<Mutex<Breaker>>>>>);
 
@@ -39,18 +40,18 @@ impl Hosts {
     }
 }
 
-/// What a destination knows about its receiver: whether it works.
+/// The receiver of a destination, and the breakers that decide whether a delivery to it may begin.
 #[derive(Default)]
 pub(crate) struct Receiver {
     destination: Breaker,
     /// `None` if the destination has no breaker, or no receiver.
     host: Option<Arc<Mutex<Breaker>>>,
     url: Option<String>,
-    /// Tells messages of several destinations apart.
+    /// A random number, so that messages of two destinations with the same sequence count as two messages.
     salt: u64,
 }
 
-/// The breakers that let a delivery through as their probe. To be kept until the delivery has ended.
+/// The breakers that let a delivery through as their probe. The caller keeps this until the delivery has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
     destination: Option<Probe>,
@@ -58,7 +59,8 @@ pub(crate) struct Probes {
 }
 
 impl Receiver {
-    /// The definition names this receiver; `None`: there is none. Another receiver begins with closed breakers.
+    /// Adopts the receiver of a definition; `None`: the definition has none. A changed receiver begins with closed
+    /// breakers.
     pub(crate) fn set(&mut self, hosts: &Hosts, url: Option<&str>, failures_max: u32) {
         let url = url.filter(|_| failures_max > 0);
         if self.url.as_deref() != url {
@@ -76,14 +78,14 @@ impl Receiver {
         self.host.as_ref().map(|host| host.lock())
     }
 
-    /// Whether a delivery may begin now. If not, the error says when to ask again, unless a delivery ends before.
+    /// Asks whether a delivery may begin now. If not, the error says when to ask again, unless a delivery ends before.
     pub(crate) fn take(&mut self, now: Instant) -> Result<Probes, Duration> {
         let destination = self.destination.take(now)?;
         let host = self.host().map_or(Ok(None), |mut host| host.take(now));
         Ok(Probes { destination, host: host.map_err(|wait| wait.min(HOST_LOOK))? })
     }
 
-    /// A delivery has ended. `asked_max`: the longest wait that a receiver may ask for.
+    /// Called when a delivery has ended. `asked_max`: the longest wait that a receiver may ask for.
     pub(crate) fn ended(
         &mut self,
         verdict: &Verdict,
@@ -104,7 +106,7 @@ impl Receiver {
                         host.fails(now, message, probes.host.is_some(), None);
                     }
                 }
-                // It has answered, and means this message alone.
+                // The receiver has answered, and refuses only this message.
                 Finality::Permanent
                     if matches!(error.kind, ErrorKind::Status | ErrorKind::Rejected) =>
                 {

@@ -8,7 +8,7 @@ use super::{Deliver, Verdict};
 use domain::Stamped;
 use faults::planted;
 
-/// The transport, with the planted bug if there is one.
+/// Returns the transport, with the planted bug if one is set.
 pub(super) fn wrap(way: Arc<dyn Deliver>) -> Arc<dyn Deliver> {
     if planted::is("accepted_when_sent") {
         return Arc::new(AcceptedWhenSent(way));
@@ -22,7 +22,7 @@ pub(super) fn wrap(way: Arc<dyn Deliver>) -> Arc<dyn Deliver> {
     way
 }
 
-/// Takes an answer that accepts nothing for one that accepts all.
+/// Treats an answer that accepts no message as one that accepts all.
 struct UnclearIsYes(Arc<dyn Deliver>);
 
 #[async_trait]
@@ -47,7 +47,7 @@ impl Deliver for AcceptedWhenSent {
     }
 }
 
-/// Sends the messages of a batch side by side.
+/// Sends the messages of a batch concurrently.
 struct TwoInFlight(Arc<dyn Deliver>);
 
 #[async_trait]

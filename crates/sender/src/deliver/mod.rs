@@ -24,11 +24,11 @@ pub enum Verdict {
     Refused {
         /// The number of messages before the refused one, all accepted.
         accepted: usize,
-        /// What happened.
+        /// The error.
         error: AttemptError,
         /// The wait that the receiver asked for, if any.
         retry_after: Option<Duration>,
-        /// Whether to try again.
+        /// Whether another attempt may succeed.
         finality: Finality,
     },
 }

@@ -23,10 +23,10 @@ use faults::{
 };
 use store::{CatalogEntry, LaneRequest, PendingWithdrawal, ReleasableLanes, Released, StoreError};
 
-/// The most lanes of one call.
+/// The most lanes that one call serves.
 pub(super) const CALL_LANES_MAX: usize = 256;
-/// The most messages that one call settles, unless its first lane has more. Both numbers are
-/// below `SETTLED_MAX` in `lua/release.lua`.
+/// The most messages that one call settles, unless its first lane has more. `CALL_LANES_MAX` and this number are below
+/// `SETTLED_MAX` in `lua/release.lua`.
 const CALL_SETTLED_MAX: usize = 4_000;
 /// The most names of lanes to keep until there is room for these lanes.
 const NAMED_MAX: usize = 1024;
@@ -35,10 +35,10 @@ pub(super) const CALL_PAUSE: Duration = Duration::from_millis(100);
 /// The pause after a call that keeps failing until an operator fixes the cause.
 const CALL_PAUSE_LONG: Duration = Duration::from_secs(1);
 
-/// The result of a scan.
+/// The names of lanes that a scan found.
 pub(super) type Names = Result<ReleasableLanes, StoreError>;
 
-/// The result of a call.
+/// The result of a call, by the kind of call.
 pub(super) enum Answer {
     /// A release, with the names of lanes if the same call scanned for them.
     Released(Vec<LaneRequest>, Result<Released, StoreError>, Option<Names>),
@@ -68,7 +68,7 @@ impl DestinationSender {
             .or_else(|| self.withdrawals_call(&entry));
     }
 
-    /// A call that settles and releases, and at the same time scans for lanes.
+    /// A call that settles and releases. If wanted, a scan for lanes runs at the same time.
     fn release_call(
         &mut self,
         entry: &Arc<CatalogEntry>,
@@ -96,7 +96,7 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// The requests of the lanes that ask in this call. Drops lanes that are done.
+    /// The requests of the lanes that are next in turn. Drops lanes that are done.
     fn requests(&mut self, rules: &Rules) -> Vec<LaneRequest> {
         let mut requests: Vec<LaneRequest> = Vec::new();
         let mut settled = 0;
@@ -193,7 +193,7 @@ impl DestinationSender {
                 self.heard_of(last.position.sequence);
             }
             if run.is_too_long {
-                // Redis has settled nothing of it, so the lane repeats its request.
+                // Redis has settled nothing of this lane, so the lane repeats its request.
                 self.scheduler.at(now.instant + run.wait, &request.key, Due::Request);
             }
             if !run.wait.is_zero() {
@@ -208,8 +208,8 @@ impl DestinationSender {
         }
     }
 
-    /// The scan has ended. Ignores the lanes that `asked` Redis in the same call: the scan may be
-    /// older than their answers, and later messages of these lanes have sent wake-ups.
+    /// Called when a scan has ended. Ignores the lanes that `asked` Redis in the same call: the scan may be older than
+    /// their answers, and later messages of these lanes have sent wake-ups.
     fn named(&mut self, names: Names, asked: &[LaneRequest]) {
         match names {
             Ok(names) => {
@@ -225,7 +225,7 @@ impl DestinationSender {
         }
     }
 
-    /// A call has failed. The caller of this method has already queued the requests to repeat.
+    /// Called when a call has failed. The caller has already queued the requests to repeat.
     pub(super) fn call_failed(&mut self, error: StoreError) {
         let wait = match error {
             StoreError::StaleEpoch(epoch) => {
@@ -255,7 +255,7 @@ impl DestinationSender {
     }
 }
 
-/// A pause point (for tests) after a call that carried out what becomes of refused heads.
+/// A pause point (for tests) after a call that carried out the dispositions of refused heads.
 async fn ended(answer: Answer) -> Answer {
     point(Point::SenderEnded).await;
     answer

@@ -92,8 +92,8 @@ impl DestinationSender {
         if is_known { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    /// The destination has other lanes now: its ordering has changed, or it was removed and created again, and
-    /// its sequences start from 1. All loaded lanes and calls in flight belong to the old lanes.
+    /// Forgets all loaded lanes and calls in flight. The destination has other lanes now: its ordering has changed, or
+    /// it was removed and created again, and its sequences start from 1.
     fn forget_lanes(&mut self) {
         self.lanes.clear();
         self.heard_upto = None;

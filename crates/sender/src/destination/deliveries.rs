@@ -22,12 +22,12 @@ use telemetry::{Failed, RECEIVERS};
 /// After delivering this many full releases, a lane makes room for waiting lanes.
 const RUNS_MAX: usize = 4;
 
-/// Without ordering, one delivery carries at least this many messages, if so many wait and it may.
+/// Without ordering, one delivery carries at least this many messages, if so many wait and the batch limit allows it.
 const GROUP_MIN: usize = 16;
 
 /// A delivery that has ended.
 pub(super) struct Delivered {
-    /// The lane of the messages; without ordering, the lane of each.
+    /// The lane of the messages; without ordering, one lane for each message.
     keys: Vec<LaneKey>,
     messages: Vec<Arc<Stamped>>,
     probes: Probes,
@@ -58,7 +58,7 @@ impl DestinationSender {
         }
     }
 
-    /// The destination is paused: the lane sends nothing until it is resumed.
+    /// Lets a lane of a paused destination rest: it sends nothing until the destination is resumed.
     fn rest(&mut self, key: &LaneKey) {
         if self.lanes.contains_key(key) {
             self.scheduler.rest(key);
@@ -95,8 +95,8 @@ impl DestinationSender {
         true
     }
 
-    /// Without ordering, each message is a lane. Adds those of other lanes to a delivery, up to a batch; fewer if there
-    /// are slots for several deliveries.
+    /// Without ordering, each message is a lane. Adds the messages of other lanes to a delivery, up to a batch; fewer
+    /// if there are slots for several deliveries.
     fn add_lanes(
         &mut self,
         keys: &mut Vec<LaneKey>,
@@ -186,8 +186,8 @@ impl DestinationSender {
                 (accepted, Some((error, retry_after, finality)))
             }
         };
-        // A refusal of a batch without ordering is a refusal of each message that was not accepted. Over TCP each frame
-        // has its own answer, and the receiver has discarded those behind the refused one.
+        // Without ordering, a refused batch counts as a refusal of each message that was not accepted. Over TCP each
+        // frame has its own answer, and the receiver has discarded the frames behind the refused one.
         let destination = &definition.entry.destination;
         let refuses_all = rules.is_grouped() && !destination.is_tcp();
         let left = messages.len().saturating_sub(accepted);
@@ -204,7 +204,7 @@ impl DestinationSender {
             telemetry::delivered(name, "accepted", took, accepted);
             RECEIVERS.succeeded(name, 1);
         }
-        // Of each lane: its messages, how many of them were accepted, and the refusal of the next one.
+        // Split the verdict by lane: the messages of the lane, how many were accepted, and the refusal of the next one.
         let mut refusals = refusals.into_iter();
         let each = if rules.is_grouped() { 1 } else { messages.len().max(1) };
         let (mut times, took_ms) = (Vec::new(), took.as_millis() as u64);
@@ -221,7 +221,7 @@ impl DestinationSender {
         telemetry::accepted(self.deps.name.as_str(), times.into_iter());
     }
 
-    /// A delivery with messages of this lane has ended.
+    /// Called when a delivery with messages of this lane has ended.
     fn lane_delivered(&mut self, key: &LaneKey, outcome: Outcome, rules: &Rules, now: Now) {
         let others_wait = self.is_full() && self.scheduler.others_wait();
         let Some(lane) = self.lanes.get_mut(key) else { return };
@@ -255,8 +255,7 @@ impl DestinationSender {
         }
     }
 
-    /// How to handle the refusal of a message: the first of `count` that were not accepted, or without ordering one of
-    /// them.
+    /// Decides how to handle the refusal of `head`, one of `count` messages that were not accepted.
     fn refusal(
         &self,
         head: &Stamped,
@@ -288,8 +287,7 @@ impl DestinationSender {
             reason: &reason,
             wait,
         });
-        // Over TCP each frame has an answer, and a consumer names the message: then the first
-        // message is the cause.
+        // The first message is the cause: over TCP each frame has an answer, and a consumer names the message.
         let is_batch = count > 1 && destination.delivery.kind == DeliveryKind::Push;
         let may_be_another = is_batch && !destination.is_tcp() && finality != Finality::Halts;
         if wait.is_none() && may_be_another && withdrawal.is_none() {

@@ -17,21 +17,21 @@ use domain::{Epoch, Sequence};
 use faults::planted;
 use store::HandOver;
 
-/// The task's knowledge that decides about a hand-over.
+/// The facts that decide whether this task may take a message that was handed over.
 #[derive(Debug, Clone)]
 struct Known {
     version: u64,
     epoch: Epoch,
     heard_upto: Option<Sequence>,
-    /// The destination is one lane, and Reseq sends its messages to a receiver.
+    /// True if the destination is one lane, and Reseq sends its messages to a receiver.
     is_one_lane_with_receiver: bool,
-    /// No lane is loaded, no call or lookup is in flight, and the partition is not being given back.
+    /// True if no lane is loaded, no call or lookup is in flight, and the partition is not being given back.
     is_idle: bool,
     has_no_withdrawals: bool,
 }
 
 impl Known {
-    /// True if nothing can have happened to the message since it was handed over.
+    /// True if the message cannot have changed since it was handed over.
     fn allows(&self, handed: &HandOver) -> bool {
         let is_new = self.heard_upto.is_some_and(|upto| handed.sequence > upto);
         handed.version == self.version
@@ -44,7 +44,7 @@ impl Known {
 }
 
 impl DestinationSender {
-    /// Loads the lane with the message, if the message may be delivered now. False if the task must ask Redis.
+    /// Loads the lane with the message, if it may be delivered now. False if the task must ask Redis.
     pub(super) fn take_handed(&mut self, handed: &HandOver) -> bool {
         let Some(definition) = self.definition.clone() else { return false };
         if !self.known(&definition).allows(handed) {
@@ -70,7 +70,7 @@ impl DestinationSender {
         }
     }
 
-    /// Redis released this message to this task, or the message is being withdrawn.
+    /// Notes a message that Redis released to this task, or that is being withdrawn.
     pub(super) fn heard_of(&mut self, sequence: Sequence) {
         self.heard_upto = self.heard_upto.max(Some(sequence));
     }

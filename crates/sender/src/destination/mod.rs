@@ -38,11 +38,11 @@ use domain::{DestinationName, Sequence};
 use outbound::http_client::Clients;
 use store::{Catalog, Store, Watch, server_clock_ms};
 
-/// The most messages without ordering that are loaded for deliveries of several messages.
+/// Without ordering, a delivery may carry several messages, each a lane. At most this many such lanes are loaded.
 const LOADED_MAX: usize = 1024;
 
-/// A lane's key; `None` if the destination is the lane. With `ordering = "none"` each message is a
-/// lane, and its sequence is the key.
+/// The key of a lane; `None`: the destination is the only lane. With `ordering = "none"` each message is a lane, and
+/// its sequence is the key.
 type LaneKey = Option<String>;
 
 /// The state of a destination's deliveries, for display.
@@ -54,9 +54,9 @@ pub(super) struct Gauge(Mutex<Gauged>);
 pub(super) struct Gauged {
     /// How many messages are being delivered.
     pub(super) in_flight: usize,
-    /// The next delivery waits for the rate limit.
+    /// True if the next delivery waits for the rate limit.
     pub(super) is_rate_limited: bool,
-    /// The receiver fails. When its next probe begins, in ms since 1970.
+    /// When the next probe begins, in ms since 1970, if the receiver fails.
     pub(super) probe_at_ms: Option<u64>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Dependencies {
     pub(super) hosts: Hosts,
     /// The deepest nesting of the JSON of batches and envelopes.
     pub(super) json_depth_max: usize,
-    /// The most messages that one call releases of one lane.
+    /// The most messages of one lane that one call releases.
     pub(super) release_batch_max: usize,
     pub(super) name: DestinationName,
     pub(super) lease: Arc<PartitionLease>,
@@ -106,7 +106,7 @@ pub(super) struct DestinationSender {
 #[derive(Default)]
 struct InFlight {
     deliveries: FuturesUnordered<BoxFuture<'static, Delivered>>,
-    /// The messages of these deliveries.
+    /// The number of messages in these deliveries.
     messages: usize,
     /// One call at a time. Requests that lanes make meanwhile go into the next call.
     call: Option<BoxFuture<'static, Answer>>,
@@ -118,7 +118,7 @@ struct InFlight {
 enum Event {
     /// The lease has expired or is lost.
     LeaseEnded,
-    /// The partition is given back.
+    /// The pod gives the partition back.
     Draining,
     /// The destination was paused, resumed, changed or deleted.
     DefinitionChanged,
@@ -192,7 +192,7 @@ impl DestinationSender {
     }
 
     fn gauge(&self) {
-        // Few events meet a receiver that fails: the others need no clock.
+        // Read the clock only if the receiver fails, which is rare.
         let in_ms = |at: Instant| {
             let now = now();
             now.ms + at.saturating_duration_since(now.instant).as_millis() as u64
@@ -223,7 +223,7 @@ impl DestinationSender {
         }
     }
 
-    /// `Break` ends the task.
+    /// Handles an event. `Break` ends the task.
     fn handle(&mut self, event: Event, signals: &Signals) -> ControlFlow<()> {
         match event {
             Event::LeaseEnded => return ControlFlow::Break(()),
@@ -250,7 +250,7 @@ impl DestinationSender {
         }
     }
 
-    /// True when this task has finished its work before the partition is given back.
+    /// True if this task has finished its work, so that the partition can be given back.
     fn is_drained(&self) -> bool {
         self.scheduler.is_draining() && self.lanes.is_empty() && self.in_flight.call.is_none()
     }
@@ -260,7 +260,7 @@ impl DestinationSender {
             // A new Redis primary may be in another epoch. Ask it for the next message, which checks the epoch.
             self.heard_upto = None;
         }
-        // Another event, such as a withdrawal, may concern the message. Then ask Redis.
+        // If there were other events too, such as a withdrawal, they may concern the message. Then ask Redis.
         let alone = poked.handed.as_ref().filter(|_| !poked.has_more);
         if alone.is_some_and(|handed| self.take_handed(handed)) {
             return;
@@ -310,7 +310,7 @@ impl DestinationSender {
         delivery.map_or(0, |delivery| delivery.lanes_max as usize)
     }
 
-    /// The most loaded lanes, except due lanes. Without ordering one delivery carries several.
+    /// The most loaded lanes, except due lanes. Without ordering, one delivery carries several lanes.
     fn loaded_max(&self) -> usize {
         let (most, rules) = (self.lanes_max(), self.definition.as_ref().map(|one| &one.rules));
         match rules.filter(|rules| rules.is_grouped()) {
@@ -319,7 +319,7 @@ impl DestinationSender {
         }
     }
 
-    /// True when no further lane can be loaded, except due lanes.
+    /// True if there is no room for another lane, except for a due lane.
     fn is_full(&self) -> bool {
         self.scheduler.is_full(self.lanes.len(), self.loaded_max())
     }

@@ -16,7 +16,7 @@ pub(crate) struct Poke {
 #[derive(Default)]
 struct State {
     has_ended: bool,
-    /// The task has not taken the last poke yet.
+    /// True if the task has not taken the last poke yet.
     is_poked: bool,
     /// The content of the next poke.
     next: Poked,
@@ -27,9 +27,9 @@ struct State {
 pub(super) struct Poked {
     /// The message that may leave now.
     pub(super) handed: Option<HandOver>,
-    /// There may be other work.
+    /// True if there may be other work.
     pub(super) has_more: bool,
-    /// Pokes may have been missed before this one.
+    /// True if pokes may have been missed before this one.
     pub(super) has_gap: bool,
 }
 
@@ -47,7 +47,7 @@ impl Poke {
         true
     }
 
-    /// Pokes may have been missed. Does not wake the task: a scan finds destinations with work.
+    /// Notes that pokes may have been missed. Does not wake the task: a scan finds destinations with work.
     pub(crate) fn note_gap(&self) {
         self.state.lock().next.has_gap = true;
     }
@@ -64,7 +64,7 @@ impl Poke {
         }
     }
 
-    /// Ends, unless there was a poke meanwhile. Only the task calls it.
+    /// Ends the poking, unless a poke arrived meanwhile. True if it has ended. Only the task calls this.
     pub(super) fn end(&self) -> bool {
         let mut state = self.state.lock();
         state.has_ended |= !state.is_poked;

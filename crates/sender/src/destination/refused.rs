@@ -22,7 +22,7 @@ const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
 pub(super) type Resolved = (LaneKey, Refused, Result<(), StoreError>);
 
 impl DestinationSender {
-    /// A call that carries out the dispositions of refused heads, if everything before them is settled.
+    /// A call that carries out the dispositions of refused heads whose predecessors are all settled.
     pub(super) fn resolve_call(
         &mut self,
         entry: &Arc<CatalogEntry>,
@@ -56,8 +56,8 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// The call has ended. Drops the lanes of the resolved heads. If a head became a tombstone,
-    /// reloads its lane at once.
+    /// Called when a call has carried out dispositions. Drops the lanes of the resolved heads. Reloads a lane at once if
+    /// its head became a tombstone.
     pub(super) fn resolved(&mut self, answers: Vec<Resolved>) {
         for (key, head, done) in answers {
             match done {
@@ -74,8 +74,8 @@ impl DestinationSender {
                     self.drop_lane(&key);
                     self.scheduler.wants_scan();
                 }
-                // The script met data that it cannot read. The lane stays loaded, so that its
-                // head is not sent again at once. No other lane waits for it.
+                // The script found data that it cannot read. The lane stays loaded, so that its head is not sent again
+                // at once. Other lanes do not wait for it.
                 Err(StoreError::Failed(_)) => {
                     self.scheduler.at(Instant::now() + RESOLVE_PAUSE, &key, Due::Resolve);
                 }
@@ -87,7 +87,7 @@ impl DestinationSender {
         }
     }
 
-    /// Logs and counts the result for a head, and schedules a scan for the time when its lane may be released.
+    /// Schedules a scan for the end of the wait of a postponed head. Logs and counts a head that halted or left.
     fn report(&mut self, key: &LaneKey, head: &Refused, ids: &MessageIds) {
         let (destination, sequence) = (self.deps.name.as_str(), head.sequence);
         let (key, attempts) = (key.as_deref(), head.failed);

@@ -16,10 +16,10 @@ use store::{
     CatalogEntry, PendingWithdrawal, StoreError, WITHDRAWALS_MAX, Who, Withdrawal, Withdrawn,
 };
 
-/// The withdrawals of the destination that this sender knows.
+/// The withdrawals of this destination that the sender knows.
 #[derive(Default)]
 pub(super) struct Withdrawals {
-    /// There may be withdrawals that this sender does not know. Each release returns the pending ones.
+    /// True if there may be withdrawals that this sender does not know. Each release returns the pending withdrawals.
     ask: bool,
     /// Withdrawals of messages that are in flight, were accepted, or are a refused head.
     held: HashMap<Sequence, PendingWithdrawal>,
@@ -33,24 +33,24 @@ impl Withdrawals {
         self.held.get(&sequence)
     }
 
-    /// True if this sender knows that there are no withdrawals.
+    /// True if this sender knows that no withdrawals are pending.
     pub(super) fn are_none(&self) -> bool {
         !self.ask && self.held.is_empty() && self.ready.is_empty()
     }
 
-    /// There may be new withdrawals.
+    /// Notes that there may be new withdrawals.
     pub(super) fn ask(&mut self) {
         self.ask = true;
     }
 
-    /// A release begins. True if the sender had to ask for withdrawals.
+    /// Called when a release begins, which also reads withdrawals. True if the sender had to ask for them.
     pub(super) fn asked(&mut self) -> bool {
         std::mem::take(&mut self.ask)
     }
 }
 
 impl DestinationSender {
-    /// A call that reads withdrawals, if there may be new ones and no release has returned them.
+    /// A call that reads withdrawals, if there may be new ones and no release reads them.
     pub(super) fn withdrawals_call(
         &mut self,
         entry: &Arc<CatalogEntry>,
@@ -62,8 +62,8 @@ impl DestinationSender {
         Some(async move { Answer::Withdrawals(store.withdrawals(&entry).await) }.boxed())
     }
 
-    /// Redis returned the pending withdrawals. Drops the withdrawn messages from their lanes,
-    /// unless they are in flight.
+    /// Handles the pending withdrawals that Redis returned. Drops the withdrawn messages from their lanes, unless they
+    /// are in flight.
     pub(super) fn note_withdrawals(&mut self, pending: Vec<PendingWithdrawal>) {
         if pending.len() < WITHDRAWALS_MAX {
             self.withdrawals.held.clear();
@@ -89,7 +89,7 @@ impl DestinationSender {
         }
     }
 
-    /// After an attempt has ended: messages with a withdrawal must not be sent next.
+    /// After an attempt has ended, takes messages with a withdrawal out of the lane, so that they are not sent next.
     pub(super) fn reapply_withdrawals(&mut self, key: &LaneKey) {
         let Some(lane) = self.lanes.get_mut(key) else { return };
         for withdrawal in
@@ -100,7 +100,7 @@ impl DestinationSender {
         }
     }
 
-    /// A call that carries out withdrawals, if some are ready.
+    /// A call that carries out withdrawals, if some are ready for it.
     pub(super) fn withdraw_call(
         &mut self,
         entry: &Arc<CatalogEntry>,
@@ -130,8 +130,8 @@ impl DestinationSender {
         Some(call.boxed())
     }
 
-    /// The call has ended, and `done` messages became tombstones. A scan finds lanes that can now
-    /// pass them. There may be more withdrawals than Redis returned.
+    /// Called when a call has withdrawn messages, and `done` messages became tombstones. A scan finds lanes that can
+    /// now pass them. There may be more withdrawals than Redis returned.
     pub(super) fn withdrawn(&mut self, done: usize, answer: Result<(), StoreError>) {
         if done > 0 {
             self.scheduler.wants_scan();

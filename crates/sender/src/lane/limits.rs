@@ -5,21 +5,21 @@ use std::time::Duration;
 /// The rules of the destination's definition for a lane.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
-    /// The most messages in the queue.
+    /// The most messages that a lane holds.
     pub(crate) release_batch_max: usize,
     /// The most messages of one delivery.
     pub(crate) batch_max: usize,
-    /// The most messages of a delivery whose first message was refused earlier.
+    /// The most messages of a delivery whose first message an earlier attempt could not deliver.
     pub(crate) refused_max: usize,
     /// The most bytes of bodies in one delivery of several messages.
     pub(crate) batch_bytes_max: u64,
     /// A batch that is not full waits this long for more messages.
     pub(crate) linger: Duration,
-    /// The lane is one message: the destination has no ordering.
+    /// True if the lane is one message: the destination has no ordering.
     pub(crate) is_single: bool,
-    /// Consumers take the messages: the lane gets only messages that consumers accepted or refused.
+    /// True if consumers take the messages. The lane then gets only messages that consumers accepted or refused.
     pub(crate) is_pulled: bool,
-    /// `Some` if the log records settled messages; true if it records their bodies too.
+    /// `Some` if the log keeps settled messages; true if it also keeps their bodies.
     pub(crate) log: Option<bool>,
 }
 
@@ -30,14 +30,14 @@ impl Rules {
     }
 }
 
-/// Lower limits than those of the definition, after a refusal.
+/// Limits after a refusal, lower than the limits of the definition.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     /// Number of messages to send individually, to find the one that made a batch fail.
     one_by_one: usize,
-    /// The most messages to hold, while below `release_batch_max`, because the head was refused
-    /// earlier. If the head is refused again, the lane drops everything behind it. So the lane
-    /// fetches few messages at first, and twice as many after each delivery.
+    /// During the slow start, the most messages to hold, below `release_batch_max`. It begins when the head was refused
+    /// earlier: if the head is refused again, the lane drops everything behind it. So the lane fetches few messages at
+    /// first, and twice as many after each delivery.
     slow_start: Option<usize>,
 }
 
@@ -57,7 +57,7 @@ impl Limits {
         self.slow_start.is_some()
     }
 
-    /// The released head had already been refused earlier.
+    /// Begins the slow start, because the released head had already been refused earlier.
     pub(super) fn start_slowly(&mut self, rules: &Rules) {
         self.slow_start =
             Some(rules.refused_max.max(1)).filter(|most| *most < rules.release_batch_max);
@@ -68,18 +68,18 @@ impl Limits {
         self.one_by_one > 0
     }
 
-    /// A batch of `count` messages was refused.
+    /// Sends the next `count` messages individually, because a batch of them was refused.
     pub(super) fn isolate(&mut self, count: usize) {
         self.one_by_one = count;
     }
 
-    /// The receiver accepted a delivery, or a part of it.
+    /// Raises the limit of the slow start, because the receiver accepted a delivery or a part of it.
     pub(super) fn grow(&mut self, rules: &Rules) {
         self.slow_start =
             self.slow_start.map(|most| 2 * most).filter(|most| *most < rules.release_batch_max);
     }
 
-    /// One message was delivered.
+    /// Counts one message as delivered.
     pub(super) fn delivered_one(&mut self) {
         self.one_by_one = self.one_by_one.saturating_sub(1);
     }

@@ -91,13 +91,13 @@ pub(super) struct Lane {
     limits: Limits,
     /// Number of messages delivered since the lane was loaded.
     delivered: usize,
-    /// When the last delivery could have ended at the earliest, in ms since 1970.
+    /// The earliest time at which the last delivery could have ended, in ms since 1970.
     ideal_end_ms: u64,
     /// The message that was delivered last.
     before: Option<Before>,
 }
 
-/// The events.
+/// The events of a lane.
 impl Lane {
     /// A lane that got its first message from a wake-up.
     pub(super) fn handed(message: Stamped, rules: &Rules, now: Now) -> Lane {
@@ -140,7 +140,7 @@ impl Lane {
         batch
     }
 
-    /// The delivery in flight has ended.
+    /// Called when the delivery in flight has ended.
     pub(super) fn delivery_ended(&mut self, outcome: Outcome, rules: &Rules, now: Now) {
         let Phase::Delivering { upto } = self.phase else {
             debug_assert!(false, "a delivery ended in {:?}", self.phase);
@@ -162,7 +162,7 @@ impl Lane {
         self.pass_tombstones(rules, now);
     }
 
-    /// Redis has carried out `request`, and released these messages.
+    /// Called when Redis has carried out `request`, and released these messages.
     pub(super) fn released(
         &mut self,
         request: &LaneRequest,
@@ -215,14 +215,14 @@ impl Lane {
         true
     }
 
-    /// Other lanes wait. If this lane has delivered at least `most` messages, it makes room for them.
+    /// Called when other lanes wait. If this lane has delivered at least `most` messages, it makes room for them.
     pub(super) fn others_wait(&mut self, most: usize) {
         if self.delivered >= most {
             self.supply.yield_to_others();
         }
     }
 
-    /// The partition is given back.
+    /// Called when the partition is given back.
     pub(super) fn draining(&mut self) {
         self.supply = Supply::Draining;
     }
@@ -250,7 +250,7 @@ impl Lane {
     }
 }
 
-/// The state that the destination reads.
+/// The state of a lane that the task of the destination reads.
 impl Lane {
     /// The destination's next action for this lane, after any event.
     pub(super) fn next(&self) -> Next {
@@ -275,18 +275,18 @@ impl Lane {
         !self.settling.is_empty() || self.supply.is_open()
     }
 
-    /// True if the lane made room for other lanes, so that Redis may hold more of its messages.
+    /// True if the lane makes room for other lanes, so that Redis may hold more of its messages.
     pub(super) fn is_yielding(&self) -> bool {
         matches!(self.supply, Supply::Yielding)
     }
 
-    /// True if the next message is not sent with those of other lanes: it may be what made a delivery fail.
+    /// True if the next message must be sent alone, not with messages of other lanes: it may have made a delivery fail.
     pub(super) fn is_isolated(&self) -> bool {
         let was_refused = |first: &BufferedMessage| first.message.attempts.failed > 0;
         self.limits.is_isolated() || self.queue.front().is_some_and(was_refused)
     }
 
-    /// The bytes of its next message.
+    /// The bytes of the body of the next message.
     pub(super) fn next_bytes(&self) -> u64 {
         self.queue.front().map_or(0, |first| first.message.message.body.bytes.len() as u64)
     }
@@ -327,8 +327,8 @@ impl Lane {
         self.queue.back().map_or(self.settling.fresh_upto(), BufferedMessage::sequence)
     }
 
-    /// The messages of the next delivery, without the tombstones among them; and true if waiting for more
-    /// messages would not help.
+    /// The messages of the next delivery, without the tombstones among them; and true if it is useless to wait for more
+    /// messages.
     fn next_batch(&self, rules: &Rules) -> (Vec<Arc<Stamped>>, bool) {
         let max = self.limits.batch_max(rules);
         let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -351,7 +351,7 @@ impl Lane {
     }
 }
 
-/// Steps of the events.
+/// The steps that the events share.
 impl Lane {
     /// Appends messages to the queue. Passes tombstones at its front at once: even if other lanes
     /// wait, or the destination is paused.
@@ -386,7 +386,7 @@ impl Lane {
         }
     }
 
-    /// The front is refused. Drops everything behind it, because no message may leave before the front.
+    /// Refuses the front. Drops everything behind it, because no message may leave before the front.
     fn refuse(&mut self, failed: u32, error: AttemptError, disposition: Disposition) {
         if let Some(head) = self.queue.front() {
             let sequence = head.sequence();

@@ -1,4 +1,4 @@
-//! The phases of a lane, and what its methods return.
+//! The phases of a lane, and the types that its methods return.
 
 use tokio::time::Instant;
 
@@ -40,28 +40,28 @@ impl Supply {
         matches!(self, Supply::Unknown | Supply::Known(_))
     }
 
-    /// Redis answered a request for messages.
+    /// Called when Redis has answered a request for messages.
     pub(super) fn known(&mut self, at: Instant) {
         if self.is_open() {
             *self = Supply::Known(at);
         }
     }
 
-    /// The lane must ask Redis again.
+    /// Notes that the lane must ask Redis again.
     pub(super) fn ask_again(&mut self) {
         if self.is_open() {
             *self = Supply::Unknown;
         }
     }
 
-    /// Redis has nothing more.
+    /// Notes that Redis has nothing more.
     pub(super) fn end(&mut self) {
         if self.is_open() {
             *self = Supply::Ended;
         }
     }
 
-    /// Other lanes wait. Has no effect on a draining lane.
+    /// Notes that other lanes wait. Has no effect on a draining lane.
     pub(super) fn yield_to_others(&mut self) {
         if !matches!(self, Supply::Draining) {
             *self = Supply::Yielding;
@@ -73,7 +73,7 @@ impl Supply {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) sequence: Sequence,
-    /// Failed attempts to deliver it, including this one.
+    /// Failed attempts to deliver this message, including the last one.
     pub(crate) failed: u32,
     pub(crate) error: AttemptError,
     pub(crate) disposition: Disposition,
@@ -92,7 +92,7 @@ pub(crate) struct Outcome {
 /// The messages that the receiver refused.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The first message that the receiver did not accept. No message behind it may leave before it does.
+    /// The receiver did not accept this message. No message behind it may leave before it.
     Head { failed: u32, error: AttemptError, disposition: Disposition },
     /// A batch of `count` messages that is not sent again as a batch: its attempts are used up, or
     /// the refusal is final. The receiver did not say which message is the cause, so the lane sends
@@ -103,15 +103,15 @@ pub(crate) enum Refusal {
 /// Whether the front of the queue may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Not before another event.
+    /// The lane must wait for another event.
     No,
-    /// Not before this time, unless more messages come.
+    /// The lane may send at this time, or earlier if more messages come.
     At(Instant),
-    /// Now.
+    /// The lane may send now.
     Yes,
 }
 
-/// What the destination does next for a lane.
+/// The next action of the destination for a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Send, settle or ask for more, when it is the lane's turn.

@@ -3,9 +3,9 @@
 use domain::{Sequence, Stamped};
 use store::{LogEntry, Settled};
 
-/// Has two parts, because Redis may have carried out a call without answering. The call is
-/// repeated with exactly the same content, so that Redis counts no message twice. Messages that
-/// left later go into the next call.
+/// The messages are in two parts, because Redis may have carried out a call without answering. The call is repeated
+/// with exactly the same content, so that Redis counts no message twice. Messages that left later go into the next
+/// call.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
     /// The content of a call that is not answered yet.
@@ -15,8 +15,8 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    /// A message has left: accepted after an attempt of `delivery_ms`, or passed because it is a
-    /// tombstone. `log` as in [`super::Rules`].
+    /// Adds a message that has left: accepted after an attempt of `delivery_ms`, or passed because it is a tombstone.
+    /// `log` as in [`super::Rules`].
     pub(super) fn add(
         &mut self,
         message: &Stamped,
@@ -41,7 +41,7 @@ impl Settling {
         if self.carried.upto == 0 { self.fresh.count } else { self.carried.count }
     }
 
-    /// Redis has carried out the call.
+    /// Called when Redis has carried out the call.
     pub(super) fn confirmed(&mut self) {
         if self.carried.upto > 0 {
             self.carried = Settled::default();

@@ -1,4 +1,5 @@
-//! The times of delivered messages: how long they took, and the least that order, processing and delivery require.
+//! The times of delivered messages: how long they took, and the shortest time that order, processing and delivery
+//! allow.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,7 +7,7 @@ use super::{Lane, Now};
 use domain::{Sequence, Stamped, TraceContext};
 use telemetry::{SpanOf, Times};
 
-/// The message of a lane that was delivered last, for the spans of those behind it.
+/// The message of a lane that was delivered last. The spans of the messages behind it refer to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Before {
     pub(crate) sequence: Sequence,
@@ -30,9 +31,9 @@ impl Lane {
         self.before.as_ref()
     }
 
-    /// The times of the accepted messages of a delivery that has just ended and took `took_ms`.
-    /// For the least possible time, processing begins at the arrival, and a delivery begins when
-    /// its messages are processed and the previous delivery has ended.
+    /// The times of the accepted messages of a delivery that has just ended and took `took_ms`. The least possible time
+    /// assumes that processing begins at the arrival, and a delivery begins when its messages are processed and the
+    /// previous delivery has ended.
     pub(crate) fn times(
         &mut self,
         accepted: &[Arc<Stamped>],
@@ -61,7 +62,7 @@ impl Lane {
     }
 }
 
-/// When the processing of the message would have ended without a wait.
+/// The earliest time at which the processing of the message could have ended: without a wait.
 fn could_begin_ms(message: &Stamped, has_transform: bool) -> Option<u64> {
     let processed_ms = message.processed_ms(has_transform)?;
     Some(processed_ms - message.processed.map_or(0, |processed| processed.waited_ms))

@@ -1,4 +1,4 @@
-//! Reports, as metrics, the pending, halted and dead messages of the destinations in owned partitions.
+//! Reports metrics of the destinations in owned partitions: their pending, halted and dead messages.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -16,30 +16,32 @@ use telemetry::Backlog;
 
 /// The shortest time between two rounds.
 const EVERY: Duration = Duration::from_secs(5);
-/// The most destinations that one query covers, over all senders. With more, a round takes several queries.
+/// The most destinations that one query covers, over all senders. With more destinations, a round takes several
+/// queries.
 pub(super) const BACKLOGS_CHECK_MAX: usize = 500;
-/// The most destinations to check for damaged messages at a time. A check reads some halted messages of each.
+/// The most destinations to check for damaged messages at a time. A check reads some of their halted messages.
 const DAMAGED_CHECK_MAX: usize = 10;
-/// A round reads this part of the destinations of one query among the quiet ones, in turn, whatever it was told.
+/// Each round also reads some quiet destinations, in turn, even without a wake-up: the number of one query, divided by
+/// this.
 const QUIET_PART: usize = 25;
 
-/// The destinations whose backlog this pod reports. A round reads only those whose numbers may have changed: many
-/// destinations are quiet for long.
+/// The destinations whose backlog this pod reports. Many destinations are quiet for long, so a round reads only the
+/// destinations whose numbers may have changed.
 pub(super) struct Backlogs {
     begun: Option<Instant>,
-    /// Still to be read in this round.
+    /// Destinations that this round has still to read.
     due: BTreeSet<DestinationName>,
-    /// Quiet destinations, in turn.
+    /// The turn of the quiet destinations.
     quiet: Round,
     /// Destinations whose definitions have changed.
     changed: Changed,
-    /// Reported by this pod.
+    /// Destinations that this pod reports.
     reported: HashSet<DestinationName>,
     /// Destinations known to have pending messages.
     pending: BTreeSet<DestinationName>,
-    /// Destinations that need attention, why, and how many messages that concerns.
+    /// Destinations that need attention: the causes, and the number of messages for each cause.
     attention: HashMap<DestinationName, Vec<(Trouble, u64)>>,
-    /// Destinations with halted messages, and the number of these already checked for damage.
+    /// Destinations with halted messages, and how many of these messages were already checked for damage.
     halted: BTreeMap<DestinationName, usize>,
     /// The destination in `halted` that was checked last.
     checked: Option<DestinationName>,
@@ -48,9 +50,9 @@ pub(super) struct Backlogs {
 /// The partitions of a report.
 #[derive(Clone, Copy)]
 pub(super) struct Partitions<'a> {
-    /// Those that this pod owns. It is woken for them.
+    /// The partitions that this pod owns. It gets wake-ups for them.
     pub(super) owned: &'a [u16],
-    /// Those without an owner, whose destinations are all read.
+    /// The partitions without an owner. Each round reads all of their destinations.
     pub(super) unowned: &'a [u16],
 }
 
@@ -69,7 +71,7 @@ impl Backlogs {
         }
     }
 
-    /// Reports the numbers of the next `some` destinations of these partitions, if it is time.
+    /// Reports the numbers of the next `some` destinations of these partitions, if a round is due.
     pub(super) async fn report(
         &mut self,
         store: &Store,
@@ -105,7 +107,8 @@ impl Backlogs {
         }
     }
 
-    /// Finds the destinations to read in this round. Stops reporting those that are gone or belong to another pod now.
+    /// Finds the destinations to read in this round. Stops reporting destinations that are gone or belong to another
+    /// pod now.
     async fn begin_round(
         &mut self,
         store: &Store,
@@ -152,13 +155,13 @@ impl Backlogs {
         }
     }
 
-    /// Destinations with pending messages.
+    /// The destinations with pending messages.
     pub(super) fn pending(&self) -> &BTreeSet<DestinationName> {
         &self.pending
     }
 
-    /// Searches the halted messages of some destinations, in turn, for damaged ones: the process
-    /// that found the damage may have ended.
+    /// Searches the halted messages of some destinations, in turn, for damaged messages: the process that found the
+    /// damage may have ended.
     async fn find_damaged(&mut self, store: &Store, catalog: &Catalog) {
         for _ in 0..DAMAGED_CHECK_MAX.min(self.halted.len()) {
             let after = self.checked.clone().map_or(Bound::Unbounded, Bound::Excluded);

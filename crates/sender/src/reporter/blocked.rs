@@ -17,22 +17,23 @@ use store::{
     server_clock_ms,
 };
 
-/// The most destinations to sample each second, over all reporters. With more, reporters sample them in turn.
+/// The most destinations to sample each second, over all reporters. With more destinations, reporters sample them in
+/// turn.
 pub(super) const HEADS_CHECK_MAX: usize = 20;
 
-/// Facts that the reporter knows besides the lanes.
+/// Other facts that explain why a head waits.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) owned: &'a Owned,
     pub(super) has_processor: bool,
-    /// Whether the server of the destination refuses all writes.
+    /// True if the server of the destination refuses all writes.
     pub(super) refuses_writes: bool,
 }
 
 pub(super) struct Blocked {
     store: Store,
     catalog: Catalog,
-    /// The destinations of the last samples.
+    /// The destinations of the last sample.
     sampled: HashSet<DestinationName>,
     /// The last destination that was sampled.
     last: Option<DestinationName>,

@@ -1,5 +1,5 @@
-//! Reports pending messages and the causes that block them, as metrics, for the partitions that this pod owns.
-//! The first of all live pods also reports partitions without an owner, even if no pod has the role sender.
+//! Reports, as metrics, pending messages and the causes that block them, for the partitions that this pod owns. The
+//! first of all live pods also reports partitions without an owner, even if no pod has the role sender.
 
 mod backlogs;
 mod blocked;
@@ -16,7 +16,7 @@ use blocked::{Around, Blocked, HEADS_CHECK_MAX};
 use domain::DestinationName;
 use store::{Catalog, Ownership, Store};
 
-/// The most destinations of partitions without an owner that one query covers. Few, because no pod delivers for them.
+/// The most destinations that one query covers in partitions without an owner. Few, because no pod delivers for them.
 const UNOWNED_CHECK_MAX: usize = 50;
 /// The time between two reads of the live pods and the partitions without an owner.
 const PODS_CHECK_EVERY: Duration = Duration::from_secs(5);
@@ -31,12 +31,12 @@ struct State {
     rate_limited: HashSet<DestinationName>,
     awaiting_connection: HashSet<DestinationName>,
     probed: HashSet<DestinationName>,
-    /// Destinations that were woken since the last report, and since the last check of halted messages.
+    /// Destinations that got wake-ups since the last report, and since the last check of halted messages.
     woken: HashSet<DestinationName>,
     woken_to_check: HashSet<DestinationName>,
-    /// Wake-ups were missed since the last report: any destination may have changed.
+    /// True if wake-ups were missed since the last report: any destination may have changed.
     has_gap: bool,
-    /// Destinations with halted messages, and with dead letters, as last reported.
+    /// Destinations with halted messages, and destinations with dead letters, as last reported.
     halted: HashSet<DestinationName>,
     dead: HashSet<DestinationName>,
 }
@@ -46,22 +46,22 @@ impl Owned {
         self.0.lock().holdings = Some(holdings);
     }
 
-    /// The destinations whose next delivery waits for their rate limit.
+    /// Sets the destinations whose next delivery waits for their rate limit.
     pub(super) fn set_rate_limited(&self, names: HashSet<DestinationName>) {
         self.0.lock().rate_limited = names;
     }
 
-    /// The destinations with deliveries that wait for a connection.
+    /// Sets the destinations with deliveries that wait for a connection.
     pub(super) fn set_awaiting_connection(&self, names: HashSet<DestinationName>) {
         self.0.lock().awaiting_connection = names;
     }
 
-    /// The destinations whose receivers fail, and whose lanes wait for a probe.
+    /// Sets the destinations whose receivers fail, and whose lanes wait for a probe.
     pub(super) fn set_probed(&self, names: HashSet<DestinationName>) {
         self.0.lock().probed = names;
     }
 
-    /// Messages of this destination may have left, or halted.
+    /// Notes that messages of this destination may have left or halted.
     pub(super) fn note_woken(&self, name: &DestinationName) {
         let mut state = self.0.lock();
         let State { woken, woken_to_check, .. } = &mut *state;
@@ -72,12 +72,13 @@ impl Owned {
         }
     }
 
-    /// Wake-ups were missed, or partitions came or went.
+    /// Notes that wake-ups were missed, or that partitions came or went.
     pub(super) fn note_gap(&self) {
         self.0.lock().has_gap = true;
     }
 
-    /// The destinations that were woken since the last report, and whether others may have changed, too.
+    /// The destinations that got wake-ups since the last report; and true if any other destination may have changed
+    /// too.
     fn take_woken(&self) -> (HashSet<DestinationName>, bool) {
         let mut state = self.0.lock();
         (std::mem::take(&mut state.woken), std::mem::take(&mut state.has_gap))
@@ -94,8 +95,8 @@ impl Owned {
         }
     }
 
-    /// Destinations that may have halted messages: first those that had some, from a random one on; then those that were
-    /// woken since the last call.
+    /// Destinations that may have halted messages: first the destinations that had some, beginning with a random one;
+    /// then the destinations that got wake-ups since the last call.
     pub(super) fn maybe_halted(&self) -> Vec<DestinationName> {
         let mut state = self.0.lock();
         let woken = std::mem::take(&mut state.woken_to_check);

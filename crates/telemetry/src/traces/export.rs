@@ -1,4 +1,4 @@
-//! Sends spans to an OTLP receiver over HTTP, in batches, from a thread of its own.
+//! Sends spans to an OTLP receiver over HTTP, in batches, from a separate thread.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use opentelemetry_sdk::{
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-/// Spans that wait to be sent; beyond that, spans are dropped.
+/// The most spans that wait to be sent. Spans beyond that are dropped.
 const QUEUE_MAX: usize = 16_384;
-/// Spans of one request.
+/// The most spans of one request.
 const BATCH_MAX: usize = 1_024;
 /// Time limit of one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,10 +25,10 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 /// Why traces cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum TracesError {
-    /// The HTTP client.
+    /// The HTTP client could not be built.
     #[error("the client for traces could not be built: {0}")]
     Client(#[from] reqwest::Error),
-    /// The exporter.
+    /// The exporter could not be built.
     #[error("traces cannot be sent to tracing.otlp_endpoint: {0}")]
     Exporter(#[from] opentelemetry_otlp::ExporterBuildError),
 }

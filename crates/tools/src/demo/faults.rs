@@ -15,11 +15,11 @@ const WATCH: Duration = Duration::from_secs(1);
 /// A process that was killed.
 #[derive(Debug, Clone, Serialize)]
 pub struct Killed {
-    /// Its name.
+    /// The name of the process.
     pub name: String,
-    /// Its process id.
+    /// The id of the process.
     pub pid: u32,
-    /// When, in seconds since the first message.
+    /// The time of the kill, in seconds since the first message.
     pub at_s: f64,
 }
 
@@ -45,7 +45,7 @@ pub async fn after_partial_success(
     Ok(killed)
 }
 
-/// The name of the sender that delivered most to a destination during the observation.
+/// The name of the sender that delivered most messages to a destination during the observation.
 async fn delivering_sender(harness: &Harness, stream: Stream) -> Option<String> {
     let before = harness.deliveries().await;
     sleep(WATCH).await;
@@ -56,7 +56,7 @@ async fn delivering_sender(harness: &Harness, stream: Stream) -> Option<String> 
     };
     let grown = after.keys().map(|sender| {
         let (before, after) = (count(&before, sender), count(&after, sender));
-        // The increase decides; if nothing was delivered meanwhile, the total.
+        // The increase decides. If no messages were delivered meanwhile, the total decides.
         (sender, after - before, after)
     });
     let most = grown.max_by(|a, b| a.1.total_cmp(&b.1).then(a.2.total_cmp(&b.2)));

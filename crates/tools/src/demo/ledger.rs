@@ -1,5 +1,4 @@
-//! The record of what happened, kept by the producers, the transformer and the receivers. Reseq
-//! itself does not write to it.
+//! The record of the demo. The producers, the transformer and the receivers write it; Reseq itself does not.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +27,7 @@ pub struct Work {
     pub held: usize,
     /// Attempts that it has answered.
     pub answered: usize,
-    /// By how many milliseconds each took longer than planned.
+    /// How many milliseconds longer than planned each attempt took.
     pub overshoot_ms: Vec<f64>,
 }
 

@@ -50,7 +50,7 @@ mod transformer;
 
 /// Time limit for all arrivals after the last message was sent.
 const ARRIVAL_MAX: Duration = Duration::from_secs(30);
-/// How often to check for them.
+/// How often to check the arrivals.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Time between readiness and the first message.
 const LEAD: Duration = Duration::from_millis(200);
@@ -58,8 +58,8 @@ const LEAD: Duration = Duration::from_millis(200);
 /// The arguments of `reseq demo`.
 #[derive(Debug, Clone, Args)]
 pub struct DemoArgs {
-    /// Kill a processor and the delivering sender half-way (1), or nothing (0); with 0, check how
-    /// close every message comes to the ideal
+    /// Kill a processor and the delivering sender half-way (1), or nothing (0). With 0, check how close every message
+    /// comes to the ideal
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub kills: u8,
     /// Time between two messages of one stream, 1ms to 60s
@@ -102,7 +102,7 @@ fn messages(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| "write a number from 1 to 100000".to_owned())
 }
 
-/// Runs the demo. The future is boxed, so that this crate compiles it, and not the program again.
+/// Runs the demo. The future is boxed, so that the demo is compiled with this crate, and not again with each program.
 pub fn run(args: DemoArgs) -> Pin<Box<dyn Future<Output = anyhow::Result<Exit>>>> {
     Box::pin(demonstrate(args))
 }
@@ -150,7 +150,7 @@ async fn demonstrate(args: DemoArgs) -> anyhow::Result<Exit> {
     Ok(if report.complete_and_in_order { Exit::Ok } else { Exit::Error })
 }
 
-/// What happened besides the messages.
+/// The events of the demo besides the messages.
 #[derive(Debug, Default)]
 struct Played {
     killed: Vec<Killed>,

@@ -5,9 +5,9 @@ use std::time::Duration;
 /// One message that a receiver accepted, in order of arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
-    /// Its number, from 1.
+    /// The number of the message, from 1.
     pub n: usize,
-    /// When it arrived, since the start of the demo.
+    /// The time of arrival, since the start of the demo.
     pub at: Duration,
     /// `(Reseq-Epoch, Reseq-Sequence)`, if the delivery has headers.
     pub place: Option<(u64, u64)>,
@@ -24,7 +24,7 @@ pub struct OrderCheck {
     pub in_order: bool,
     /// Deliveries that the receiver recognised as repeats.
     pub repeats: usize,
-    /// Deliveries of something that was not sent, or not transformed.
+    /// Deliveries of messages that were not sent, or not transformed.
     pub foreign: usize,
 }
 
@@ -37,8 +37,8 @@ impl OrderCheck {
 
 /// Checks the arrivals of `messages` messages.
 ///
-/// With positions, a receiver recognises a repeat by a position that is not above the last one;
-/// without them, by a number that it has seen.
+/// If deliveries have positions, a receiver recognises a repeat by a position that is not above the last one. Otherwise
+/// it recognises a repeat by the message's number, which it has seen before.
 pub fn judge(arrivals: &[Arrival], messages: usize) -> OrderCheck {
     let mut judged =
         OrderCheck { first: vec![None; messages], in_order: true, repeats: 0, foreign: 0 };
@@ -63,8 +63,7 @@ pub fn judge(arrivals: &[Arrival], messages: usize) -> OrderCheck {
             continue;
         }
         last_place = arrival.place.or(last_place);
-        // A number that was seen but has a new position is a repeat that the receiver cannot
-        // recognise.
+        // If the number was seen before but the position is new, the receiver cannot recognise the repeat.
         judged.in_order &= arrival.n > last_n;
         last_n = last_n.max(arrival.n);
         judged.first[index].get_or_insert(arrival.at);

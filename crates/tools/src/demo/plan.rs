@@ -1,13 +1,13 @@
 //! The planned processing times, and the ideal departures. No clock.
 //!
-//! The ideal and the one-at-a-time departures depend on only two things: when the producer sent,
-//! and the planned processing times. No measurement by Reseq enters them.
+//! The ideal and the one-at-a-time departures depend only on when the producer sent and on the planned processing
+//! times. They use no measurement by Reseq.
 
 use std::time::Duration;
 
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
-/// The two streams of the demo. Messages of one never wait for the other.
+/// The two streams of the demo. Messages of one stream never wait for the other stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// In over HTTP, out over HTTP.
@@ -17,10 +17,10 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Both, in the order of the columns of the report.
+    /// Both streams, in the order of the columns of the report.
     pub const ALL: [Stream; 2] = [Stream::Http, Stream::Tcp];
 
-    /// The name of its destination.
+    /// The name of the destination of the stream.
     pub fn destination(self) -> &'static str {
         match self {
             Stream::Http => "demo-http",
@@ -66,14 +66,14 @@ impl Plan {
     }
 }
 
-/// When each message leaves if all start when sent, and each leaves as soon as it and all before it
-/// are finished: the largest `sent + work` so far.
+/// The departure of each message if all messages start when they are sent, and each leaves as soon as it and all
+/// messages before it are finished: the largest `sent + work` so far.
 pub fn ideal_departures(sent: &[Duration], work: &[Duration]) -> Vec<Duration> {
     let finished = sent.iter().zip(work).map(|(sent, work)| *sent + *work);
     finished.scan(Duration::ZERO, latest).collect()
 }
 
-/// When each message leaves if each starts only after the one before it has left.
+/// The departure of each message if each starts only after the message before it has left.
 pub fn one_at_a_time_departures(sent: &[Duration], work: &[Duration]) -> Vec<Duration> {
     let pairs = sent.iter().zip(work);
     pairs

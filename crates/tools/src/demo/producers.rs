@@ -26,10 +26,10 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 /// The pause before a retry, unless the service names one.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// The schedule: one message every `interval` from `start`, regardless of delays.
+/// The schedule: one message every `interval` from `start`, even if earlier messages are late.
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule {
-    /// When the first is due.
+    /// When the first message is due.
     pub start: Instant,
     /// The time between two messages.
     pub interval: Duration,
@@ -87,8 +87,7 @@ async fn post(client: &Client, url: &str, n: usize) -> anyhow::Result<()> {
     }
 }
 
-/// Sends all messages of the TCP stream. Answers are read in parallel, so that no line waits for
-/// one.
+/// Sends all messages of the TCP stream. Reads the answers in parallel, so that no line waits for an answer.
 pub async fn over_tcp(
     address: SocketAddr,
     ledger: &Ledger,
@@ -118,7 +117,7 @@ async fn write_lines(
         let written = write.write_all(line.as_bytes()).await;
         written.with_context(|| format!("sending message {n} over TCP"))?;
     }
-    // Return it: dropping it would close our direction before the last answers have arrived.
+    // Return the connection: dropping it would close its sending side before the last answers have arrived.
     Ok(write)
 }
 

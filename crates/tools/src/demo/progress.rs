@@ -53,7 +53,7 @@ impl Progress {
     /// Ends the display; the notes remain.
     pub fn finish(self) {
         if let Some(bars) = &self.bars {
-            // The report that follows shows the same in more detail.
+            // The report that follows shows this in more detail.
             bars.now.finish_and_clear();
             let _ = bars.all.clear();
             bars.all.set_draw_target(ProgressDrawTarget::hidden());
@@ -76,7 +76,7 @@ async fn show(ledger: Arc<Ledger>, bars: Option<Arc<Bars>>) {
     }
 }
 
-/// A closed output must not end the demo, which has processes to stop.
+/// Ignores a closed output: the demo must continue, because it has processes to stop.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

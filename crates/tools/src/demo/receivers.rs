@@ -1,4 +1,4 @@
-//! The two receivers: they accept everything at once and record it.
+//! The two receivers: they accept every message at once, and record it.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
@@ -26,7 +26,7 @@ struct Item {
 }
 
 impl Receivers {
-    /// Starts both on free ports.
+    /// Starts both receivers on free ports.
     pub async fn start(ledger: Arc<Ledger>) -> std::io::Result<Receivers> {
         let of_http = ledger.clone();
         let (http, http_server) = servers::spawn(|listener| {
@@ -58,8 +58,8 @@ impl Receivers {
     }
 }
 
-/// The number of a message, and whether the transformer processed it. `(0, false)`, which no
-/// message has, if the body is not from the demo.
+/// The number of a message, and true if the transformer processed it. If the body is not from the demo: `(0, false)`,
+/// which no message has.
 fn item(body: &[u8]) -> (usize, bool) {
     serde_json::from_slice(body).map_or((0, false), |item: Item| (item.n, item.transformed))
 }

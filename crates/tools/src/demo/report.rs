@@ -19,21 +19,21 @@ pub const OVERHEAD_MS_MAX: f64 = 15.0;
 /// The whole report.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// True if every message arrived, first deliveries were in order, and nothing else arrived.
+    /// True if every message arrived, first deliveries were in order, and no other messages arrived.
     pub complete_and_in_order: bool,
     /// The settings of the demo.
     pub settings: Settings,
     /// One column per destination.
     pub destinations: Vec<Column>,
-    /// By how much the transformer took longer than planned.
+    /// How much longer than planned the transformer took.
     pub transformer_overshoot: Quantiles,
     /// The longest delay of a message behind its schedule.
     pub sent_late_ms_max: f64,
     /// The processes that were killed.
     pub killed: Vec<Killed>,
-    /// Without kills: whether every message left within 15 ms of its ideal time.
+    /// Without kills: true if every message left within 15 ms of its ideal time.
     pub every_message_within_15_ms: Option<bool>,
-    /// What went wrong besides the messages, as text.
+    /// Problems besides the messages, as text.
     pub problems: Vec<String>,
 }
 
@@ -57,15 +57,15 @@ pub struct Column {
     pub delivered: usize,
     pub in_order: bool,
     pub repeats: usize,
-    /// Deliveries of something that was not sent, or not transformed.
+    /// Deliveries of messages that were not sent, or not transformed.
     pub foreign: usize,
     /// From just before sending to arrival at the receiver.
     pub latency: Quantiles,
-    /// The latency if each message leaves when it and all before it are finished.
+    /// The latency if each message leaves when it and all messages before it are finished.
     pub ideal: Quantiles,
-    /// The difference of each message's latency from its own ideal.
+    /// The latency of each message minus its ideal latency.
     pub overhead: Quantiles,
-    /// The latency if each message starts when the one before it has left. Computed, not measured.
+    /// The latency if each message starts when the message before it has left. Computed, not measured.
     pub one_at_a_time: Quantiles,
 }
 
@@ -104,7 +104,7 @@ impl Report {
         }
     }
 
-    /// True if nothing at all went wrong.
+    /// True if the demo had no problems.
     pub fn is_flawless(&self) -> bool {
         self.complete_and_in_order && self.problems.is_empty()
     }

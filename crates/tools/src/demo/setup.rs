@@ -9,14 +9,14 @@ use crate::harness::{Harness, PodArgs, SHUTDOWN_MAX, free_addresses};
 use config::Config;
 use domain::{Destination, Envelope, Framing, TransformKind};
 
-/// A killed processor's messages are recovered after this time. Shorter than the default, so that a
-/// run of 20 s shows both the loss and the recovery.
+/// The lease after which the messages of a killed processor are recovered. Shorter than the default, so that a run of
+/// 20 s shows both the loss and the recovery.
 pub const PROCESSOR_LEASE_MS: u64 = 3_000;
-/// A killed sender's partitions are taken over after this time. Also shorter than the default.
+/// The lease after which the partitions of a killed sender are taken over. Also shorter than the default.
 pub const SENDER_LEASE_MS: u64 = 2_000;
 /// The demo's receivers and transforms are on this machine.
 const LOOPBACK: &str = "127.0.0.0/8";
-/// How long to wait until the senders share the partitions; then the demo begins anyway.
+/// How long to wait until the senders share the partitions. After that, the demo begins anyway.
 const SHARED_MAX: Duration = Duration::from_millis(3 * SENDER_LEASE_MS);
 /// The roles of the processes, numbered from 1 within each role.
 const CAST: [(&str, usize); 5] =

@@ -1,5 +1,5 @@
-//! The transformer: a real HTTP service with a random delay per message. It knows nothing about
-//! their order.
+//! The transformer: a real HTTP service with a random delay for each message. It does not know the order of the
+//! messages.
 //!
 //! `POST /demo-http` and `POST /demo-tcp` with `{"n": 17}` return `{"n": 17, "transformed": true}`
 //! after the planned time of that message. A repeated attempt takes the same time.
@@ -29,7 +29,7 @@ pub struct Transformer {
 }
 
 impl Transformer {
-    /// Starts one on a free port.
+    /// Starts a transformer on a free port.
     pub async fn start(ledger: Arc<Ledger>) -> std::io::Result<Transformer> {
         let answer = move |request| transform(ledger.clone(), request);
         let (address, server) = servers::spawn(|listener| servers::http(listener, answer)).await?;
@@ -73,8 +73,7 @@ fn parse(body: &[u8]) -> Option<(usize, Map<String, Value>)> {
     Some((n.try_into().ok()?, object))
 }
 
-/// A message in processing. If the caller was killed, its request is cancelled, and only the drop
-/// records the end.
+/// A message in processing. If the caller was killed, its request is cancelled. Then dropping this records the end.
 struct Hold<'a> {
     ledger: &'a Ledger,
     drawn: Duration,

@@ -8,7 +8,7 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// From now on, these signals no longer end the process.
+    /// Listens from now on. The signals then no longer end the process.
     pub fn listen() -> std::io::Result<Interrupt> {
         let signals = [
             signal(SignalKind::interrupt())?,
@@ -18,7 +18,7 @@ impl Interrupt {
         Ok(Interrupt { signals })
     }
 
-    /// Waits for the first of them.
+    /// Waits for the first of these signals.
     pub async fn wait(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.signals;
         tokio::select! {

@@ -1,23 +1,23 @@
-//! Reads the metrics of the processes that are needed here.
+//! Reads some metrics of the processes.
 
 use std::collections::BTreeMap;
 
 use reqwest::Client;
 
-/// Counts ended delivery attempts.
+/// The metric that counts ended delivery attempts.
 const DELIVERIES: &str = "reseq_sender_deliveries_total";
 
-/// How many partitions a sender owns; `None` if it does not answer.
+/// How many partitions a sender owns; `None` if the sender does not answer.
 pub(super) async fn partitions_owned(client: &Client, url: &str) -> Option<f64> {
     value(&read(client, url).await?, "reseq_sender_partitions_owned")
 }
 
-/// Delivery attempts of a sender by destination; `None` if it does not answer.
+/// The delivery attempts of a sender by destination; `None` if the sender does not answer.
 pub(super) async fn deliveries(client: &Client, url: &str) -> Option<BTreeMap<String, f64>> {
     Some(by_label(&read(client, url).await?, DELIVERIES, "destination"))
 }
 
-/// How many times a process has called a script, on its own or as a block of a call; `None` if it does not answer.
+/// How many times a process has called a script, alone or as a block of a call; `None` if the process does not answer.
 pub async fn script_calls(client: &Client, url: &str) -> Option<f64> {
     let text = read(client, url).await?;
     Some(value(&text, "reseq_redis_call_seconds_count").unwrap_or_default())
@@ -37,7 +37,7 @@ fn value(text: &str, name: &str) -> Option<f64> {
     text.lines().filter_map(of_line).reduce(|sum, value| sum + value)
 }
 
-/// The sums of a metric by the values of this label.
+/// The sums of a metric, by the values of this label.
 fn by_label(text: &str, name: &str, label: &str) -> BTreeMap<String, f64> {
     let begin = format!("{label}=\"");
     let mut sums = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Real Reseq processes over an embedded Redis, and a directory with their files: what `reseq demo` and
-//! `reseq-bench` run on.
+//! Real Reseq processes over an embedded Redis, and a directory with their files. `reseq demo` and `reseq-bench` use
+//! them.
 //!
 //! [`Harness::open`] starts Redis, [`Harness::start`] starts pods and waits until they are ready, and
 //! [`Harness::close`] stops everything. Each pod is described by a [`PodArgs`]. If the program that
@@ -39,7 +39,7 @@ pub const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
 /// How often to read the senders' shares.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// By sender: the number of messages delivered to each destination so far.
+/// For each sender: the number of messages delivered to each destination so far.
 pub type Deliveries = BTreeMap<String, BTreeMap<String, f64>>;
 
 /// All processes that run outside this one.
@@ -63,12 +63,12 @@ impl Harness {
         Ok(Harness { reseq, directory, redis, processes: Vec::new(), watchdog, client })
     }
 
-    /// The URL of the Redis of all processes.
+    /// The URL of the Redis that all processes use.
     pub fn redis_url(&self) -> String {
         self.redis.url()
     }
 
-    /// What Redis answers to `INFO all`.
+    /// Redis's answer to `INFO all`.
     pub async fn redis_info(&self) -> anyhow::Result<String> {
         self.redis.query(&["INFO", "all"]).await.context("asking Redis for its state")
     }
@@ -85,7 +85,7 @@ impl Harness {
         self.directory.path()
     }
 
-    /// From now on, calls to the processes carry this token, and trust this certificate authority (PEM) too.
+    /// Makes calls to the processes carry this token, and trust this certificate authority (PEM) too.
     pub fn call_with(&mut self, token: Option<&str>, ca: Option<&str>) -> anyhow::Result<()> {
         let mut builder = client_builder();
         if let Some(token) = token {
@@ -132,8 +132,8 @@ impl Harness {
         Ok(())
     }
 
-    /// Waits until every sender owns partitions and all are owned, at most `limit`, so that the
-    /// measurement does not begin during a rebalance. True if so.
+    /// Waits until every sender owns partitions and all partitions are owned, at most `limit`, so that the measurement
+    /// does not begin during a rebalance. True if they are.
     pub async fn wait_until_shared(&self, partitions: f64, limit: Duration) -> bool {
         let since = Instant::now();
         while since.elapsed() < limit {
@@ -202,8 +202,8 @@ impl Harness {
         self.processes.iter_mut().filter_map(of_process).collect()
     }
 
-    /// Stops everything in order. Returns what did not stop properly, as text, and the directory
-    /// with the logs, which is removed on drop unless kept.
+    /// Stops everything in order. Returns the processes that did not stop properly, as text, and the directory with the
+    /// logs, which is removed on drop unless kept.
     pub async fn close(mut self) -> (Vec<String>, TempDir) {
         let mut problems = Vec::new();
         if let Some(watchdog) = self.watchdog.take() {
@@ -226,12 +226,12 @@ fn client_builder() -> ClientBuilder {
     Client::builder().no_proxy().timeout(Duration::from_secs(2))
 }
 
-/// Free loopback addresses, which are returned again only after all others. Linux gives the ports from 32768
-/// on to connections, so one of those could be taken before its process listens.
+/// Free loopback addresses. Each is returned again only after all others. Linux uses ports from 32768 on for
+/// connections, so another program could take such a port before the process listens.
 pub fn free_addresses(count: usize) -> anyhow::Result<Vec<SocketAddr>> {
     const PORTS: Range<u32> = 10_000..32_768;
     static GIVEN: AtomicU32 = AtomicU32::new(0);
-    // Programs that run at the same time start far apart.
+    // Programs that run at the same time start at distant ports.
     let first = std::process::id().wrapping_mul(2_654_435_761);
     let mut addresses = Vec::with_capacity(count);
     for _ in PORTS {

@@ -21,22 +21,22 @@ use super::SHUTDOWN_MAX;
 
 /// Time limit for a process to become ready.
 const READY_MAX: Duration = Duration::from_secs(30);
-/// How often to check.
+/// How often to check the process.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How many lines of the log are shown when its process fails.
+/// How many lines of its log to show when a process fails.
 const TAIL_LINES: usize = 10;
 
 /// The role and arguments of a process.
 pub struct PodArgs {
-    /// Its role, such as `sender`.
+    /// The role of the process, such as `sender`.
     pub role: &'static str,
-    /// Its number within the role, from 1.
+    /// The number of the process within its role, from 1.
     pub number: usize,
     /// The program; `None` for the `reseq` of the harness.
     pub program: Option<PathBuf>,
     /// The arguments of the program.
     pub arguments: Vec<OsString>,
-    /// True if its HTTP listener speaks TLS.
+    /// True if the HTTP listener of the process speaks TLS.
     pub is_tls: bool,
 }
 
@@ -46,7 +46,7 @@ impl PodArgs {
         PodArgs::of_roles(role, role, number, config)
     }
 
-    /// The same with several roles, the first of which names it.
+    /// `reseq serve` with several roles. The first role names the process.
     pub fn of_roles(role: &'static str, roles: &str, number: usize, config: &Path) -> PodArgs {
         let words = ["serve", "--roles", roles, "--config"].map(OsString::from);
         let arguments = words.into_iter().chain([config.into()]).collect();
@@ -54,11 +54,11 @@ impl PodArgs {
     }
 }
 
-/// A child that runs one role. Dropping this kills it unless it was stopped.
+/// A child process with one role or several. Dropping this kills the process, unless it was stopped.
 pub struct Process {
-    /// Its name in the report, such as `sender 2`.
+    /// The name of the process in the report, such as `sender 2`.
     pub name: String,
-    /// The URL of its HTTP listener.
+    /// The URL of the HTTP listener of the process.
     pub url: String,
     child: Child,
     id: u32,
@@ -67,7 +67,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a pod that listens there and logs into `directory`.
+    /// Starts a pod that listens at this address and logs into `directory`.
     pub(super) fn start(
         role: &PodArgs,
         reseq: &Path,
@@ -81,21 +81,20 @@ impl Process {
         command.args(&role.arguments);
         for (variable, _) in std::env::vars_os() {
             let text = variable.to_string_lossy();
-            // The user's own settings are not meant for this process.
+            // The settings of the user do not apply to this process.
             if text.starts_with("RESEQ_") && text != "RESEQ_LOG" {
                 command.env_remove(&variable);
             }
         }
         command.env("RESEQ_HTTP_LISTEN", listen.to_string());
         match role.program {
-            // Another program cannot evaluate jq expressions, which reseq does by starting itself.
+            // Another program cannot evaluate jq expressions: it needs `reseq` as the runner.
             Some(_) => command.env("RESEQ_JQ_RUNNER", reseq),
-            // A person reads the ends of these logs.
+            // People read the end of these logs.
             None => command.env("RESEQ_LOG_FORMAT", "text"),
         };
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        // Its own process group: Ctrl-C must reach only the parent, which then stops everything in
-        // order.
+        // Use a separate process group: Ctrl-C must reach only the parent, which then stops everything in order.
         let child = command.process_group(0).kill_on_drop(true).spawn();
         let child = child.with_context(|| format!("starting {name}"))?;
         let id = child.id().unwrap_or_default();
@@ -103,12 +102,12 @@ impl Process {
         Ok(Process { name, url: format!("{scheme}://{listen}"), child, id, log, has_ended: false })
     }
 
-    /// Its process id.
+    /// The id of the process.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Waits until it is ready.
+    /// Waits until the process is ready.
     pub(super) async fn ready(&mut self, client: &Client) -> anyhow::Result<()> {
         let since = Instant::now();
         let url = format!("{}/readyz", self.url);
@@ -131,7 +130,7 @@ impl Process {
         }
     }
 
-    /// Its status if it ended unexpectedly; reported once.
+    /// The exit status, if the process ended unexpectedly. Reports it once.
     pub(super) fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
         if self.has_ended {
             return Ok(None);
@@ -141,13 +140,13 @@ impl Process {
         Ok(status)
     }
 
-    /// SIGKILL: it can neither finish nor return anything.
+    /// Sends SIGKILL: the process can neither finish nor give anything back.
     pub(super) async fn kill(&mut self) -> std::io::Result<()> {
         self.has_ended = true;
         self.child.kill().await
     }
 
-    /// Asks it to stop.
+    /// Asks the process to stop.
     pub(super) fn ask_to_stop(&self) {
         // The child has not been reaped, so the system cannot have reused its id.
         if let Some(id) = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
@@ -155,7 +154,7 @@ impl Process {
         }
     }
 
-    /// Waits until it has stopped, or kills it. True if it stopped in time.
+    /// Waits until the process has stopped, or kills it. True if it stopped in time.
     pub(super) async fn stopped(&mut self) -> bool {
         let limit = SHUTDOWN_MAX + Duration::from_secs(1);
         if self.has_ended || timeout(limit, self.child.wait()).await.is_ok() {

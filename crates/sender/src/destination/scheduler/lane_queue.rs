@@ -1,4 +1,4 @@
-//! Lanes in the order in which they get their turn.
+//! A queue of lanes, in the order of their turns.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,7 +10,7 @@ const REMOVED_MAX: usize = 64;
 /// A queue that holds each lane at most once.
 #[derive(Default)]
 pub(super) struct LaneQueue {
-    /// May hold removed lanes that are no longer members.
+    /// The lanes in order. Some may have been removed: they are not in `members` any more.
     order: VecDeque<LaneKey>,
     members: HashSet<LaneKey>,
 }
@@ -22,7 +22,7 @@ impl LaneQueue {
         }
     }
 
-    /// Returns a lane that was popped to the front.
+    /// Puts a popped lane back at the front.
     pub(super) fn push_front(&mut self, key: LaneKey) {
         if self.members.insert(key.clone()) {
             self.order.push_front(key);
@@ -57,12 +57,12 @@ impl LaneQueue {
 pub(super) struct LaneQueues {
     first: LaneQueue,
     others: LaneQueue,
-    /// True if the last popped lane was from the first queue.
+    /// True if the last popped lane came from the queue of the lanes that go first.
     was_first: bool,
 }
 
 impl LaneQueues {
-    /// If the lane goes first, removes it from the queue of the others.
+    /// Adds the lane to one of the queues. If it goes first, removes it from the queue of the others.
     pub(super) fn push(&mut self, key: &LaneKey, goes_first: bool) {
         if goes_first {
             self.others.remove(key);
@@ -72,7 +72,7 @@ impl LaneQueues {
         }
     }
 
-    /// Returns a lane that was popped to the front of the first queue.
+    /// Puts a popped lane back at the front of the first queue.
     pub(super) fn push_front(&mut self, key: LaneKey) {
         self.others.remove(&key);
         self.first.push_front(key);

@@ -38,13 +38,13 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Redis compares whole milliseconds, so a scan at the very end of a backoff is too early.
 const SCAN_DELAY: Duration = Duration::from_millis(2);
 
-/// The shortest time between scans if the last scan found no new lane, and between scans only for due lanes.
+/// The shortest time between two scans, if the first found no new lane or both search only for due lanes.
 const SCAN_EVERY: Duration = Duration::from_millis(20);
 /// The most due lanes that are loaded beyond `lanes_max`. They settle and resolve at once, and
 /// are the next to deliver.
 const DUE_LANES_MAX: usize = 256;
 
-/// The action of a lane when its timer is due.
+/// The action for which a lane has a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
     /// The lane sends its batch, which has waited long enough, or asks for more messages.
@@ -79,37 +79,37 @@ pub(super) struct Scheduler {
     named: VecDeque<String>,
     /// Loaded lanes that go first, until they deliver or are dropped.
     first: HashSet<LaneKey>,
-    /// Redis may have lanes that no scan has named yet.
+    /// True if Redis may have lanes that no scan has named yet.
     wants_scan: bool,
-    /// Redis may have due lanes that no scan has named yet.
+    /// True if Redis may have due lanes that no scan has named yet.
     wants_due_scan: bool,
     /// The earliest time of the next scan only for due lanes.
     due_scan_from: Option<Instant>,
-    /// The partition is being given back: load no more lanes.
+    /// True if the partition is being given back: load no more lanes.
     is_draining: bool,
     pace: Pace,
     receiver: Receiver,
     /// When the next delivery may begin, if the rate limit is reached or the receiver fails.
     next_slot: Option<Instant>,
-    /// The next slot waits for the receiver, not for the rate limit.
+    /// True if the next slot waits for the receiver, not for the rate limit.
     waits_for_receiver: bool,
-    /// Timers of lanes, and the action of each.
+    /// The timers of lanes, each with its action.
     lanes_due: BTreeSet<(Instant, LaneKey, Due)>,
     /// When to scan for lanes whose backoff is over.
     scans_due: BTreeSet<Instant>,
-    /// No call begins before this time, because one has failed.
+    /// After a failed call, no call begins before this time.
     calls_from: Option<Instant>,
     idle_since: Option<Instant>,
 }
 
-/// Sending.
+/// The part that begins deliveries.
 impl Scheduler {
     /// Sets the rate limit of the definition.
     pub(super) fn set_rate(&mut self, rate_per_second_max: u32, now: Instant) {
         self.pace.set(rate_per_second_max, now);
     }
 
-    /// The receiver, and whether it works.
+    /// The receiver of the destination, with its breakers.
     pub(super) fn receiver(&mut self) -> &mut Receiver {
         &mut self.receiver
     }
@@ -124,18 +124,18 @@ impl Scheduler {
         self.to_send.pop()
     }
 
-    /// The most lanes that may have something to send.
+    /// An upper limit of the number of lanes that have something to send.
     pub(super) fn waiting_to_send(&self) -> usize {
         self.to_send.len()
     }
 
-    /// The lane did not fit into a delivery. It is the first of the next one.
+    /// Puts a lane back that did not fit into a delivery. It is the first lane of the next delivery.
     pub(super) fn send_first(&mut self, key: LaneKey) {
         self.to_send.push_front(key);
     }
 
-    /// Takes a slot for one delivery: the receiver works, or is probed, and the rate limit allows it. `None` if no
-    /// slot is free now: the lane stays first in its queue, and no other lane may send either.
+    /// Takes a slot for one delivery, if the rate limit allows it, and the receiver works or a probe may begin. `None`
+    /// if no slot is free now: the lane stays first in its queue, and no other lane may send either.
     pub(super) fn take_slot(&mut self, key: &LaneKey, now: Instant) -> Option<Probes> {
         let probes = self.receiver.take(now);
         self.waits_for_receiver = probes.is_err();
@@ -152,23 +152,23 @@ impl Scheduler {
         self.next_slot.is_some() && !self.waits_for_receiver
     }
 
-    /// If lanes wait because the receiver fails: when the next delivery begins.
+    /// When the next delivery begins, if lanes wait because the receiver fails.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         self.receiver.probe_at().filter(|_| self.next_slot.is_some() && self.waits_for_receiver)
     }
 
-    /// The destination is paused: the lane sends after it is resumed.
+    /// Lets a lane of a paused destination rest: it sends after the destination is resumed.
     pub(super) fn rest(&mut self, key: &LaneKey) {
         self.resting.push(key);
     }
 
-    /// The lane was dropped, perhaps because its messages were withdrawn while the destination was paused.
+    /// Forgets a lane that was dropped, perhaps because its messages were withdrawn while the destination was paused.
     pub(super) fn dropped(&mut self, key: &LaneKey) {
         self.resting.remove(key);
         self.first.remove(key);
     }
 
-    /// The destination is not paused, or was resumed.
+    /// Moves the resting lanes to the lanes to send: the destination is not paused (any more).
     pub(super) fn resume(&mut self) {
         while let Some(key) = self.resting.pop() {
             self.wants_send(&key);
@@ -176,7 +176,7 @@ impl Scheduler {
     }
 }
 
-/// Calls to Redis.
+/// The part that begins calls to Redis.
 impl Scheduler {
     pub(super) fn wants_request(&mut self, key: &LaneKey) {
         self.to_request.push(key, self.first.contains(key));
@@ -186,7 +186,7 @@ impl Scheduler {
         self.to_request.pop()
     }
 
-    /// The lane did not fit into this call. It is the first of the next call.
+    /// Puts a lane back that did not fit into this call. It is the first lane of the next call.
     pub(super) fn ask_first(&mut self, key: LaneKey) {
         self.to_request.push_front(key);
     }
@@ -199,7 +199,7 @@ impl Scheduler {
         self.to_resolve.pop()
     }
 
-    /// A call has failed: no call begins within this time.
+    /// After a failed call: lets no call begin for this time.
     pub(super) fn pause_calls(&mut self, now: Instant, wait: Duration) {
         self.calls_from = Some(now + wait);
     }
@@ -209,9 +209,9 @@ impl Scheduler {
     }
 }
 
-/// Which lanes are loaded.
+/// The part that loads lanes.
 impl Scheduler {
-    /// Redis may have lanes that no scan has named yet.
+    /// Requests a scan: Redis may have lanes that no scan has named yet.
     pub(super) fn wants_scan(&mut self) {
         (self.wants_scan, self.wants_due_scan) = (true, true);
     }
@@ -221,12 +221,12 @@ impl Scheduler {
         self.scans_due.insert(now + wait + SCAN_DELAY);
     }
 
-    /// True if lanes that are not loaded wait.
+    /// True if lanes that are not loaded wait for room.
     pub(super) fn others_wait(&self) -> bool {
         self.wants_scan || !self.named.is_empty()
     }
 
-    /// Begins a scan, if one is wanted. `has_room`: for lanes that are not due.
+    /// Returns the scan to begin now, if one is wanted. `has_room`: lanes that are not due fit too.
     pub(super) fn take_scan(&mut self, has_room: bool, now: Instant) -> Option<Scan> {
         if self.is_draining {
             return None;
@@ -243,7 +243,7 @@ impl Scheduler {
         Some(Scan::Due)
     }
 
-    /// A scan found these lanes. `is_new` is false for loaded lanes.
+    /// Queues the lanes that a scan found. `is_new` is false for loaded lanes.
     pub(super) fn named(
         &mut self,
         found: ReleasableLanes,
@@ -297,7 +297,7 @@ impl Scheduler {
         self.first.remove(key);
     }
 
-    /// The partition is given back.
+    /// Loads no more lanes: the partition is given back.
     pub(super) fn drain(&mut self) {
         self.is_draining = true;
         self.next_slot = None;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 type StdInstant = std::time::Instant;
 type Limiter = RateLimiter<NotKeyed, InMemoryState, GivenClock, NoOpMiddleware<StdInstant>>;
 
-/// After a quiet time, this part of a second's deliveries may begin at once.
+/// After a quiet time, one second's deliveries divided by this may begin at once.
 const BURST_PART: u32 = 20;
 
 /// The generic cell rate algorithm of `governor`: deliveries begin evenly, with the small burst above.
