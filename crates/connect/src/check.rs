@@ -4,7 +4,7 @@ use client::Service;
 use futures::TryFutureExt;
 
 use crate::{
-    outlet::{mark_of, marks_of, may_send},
+    outlet::{is_not_replaced, mark_of, marks_of, may_send},
     settings::{Settings, SourceSettings},
     source::{Fault, Finding, Health, Source},
 };
@@ -26,7 +26,10 @@ pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
             Vec::new()
         });
         for (_, mut opened) in opened {
-            found.extend(opened.check().await);
+            let mark = oldest_mark(&service, source, opened.as_mut()).await;
+            let known = mark.as_ref().ok().cloned().flatten();
+            found.push(("its marks".to_owned(), mark.err()));
+            found.extend(opened.check(known.as_deref()).await);
         }
         is_good &= print(&source.name, found);
     }
@@ -36,6 +39,29 @@ pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
         is_good &= print(&sink.name, found);
     }
     Ok(is_good)
+}
+
+/// The oldest mark of a source, if its destinations have one. Fails if it is not known from where to go on.
+async fn oldest_mark(
+    service: &Service,
+    settings: &SourceSettings,
+    source: &mut dyn Source,
+) -> Result<Option<String>, Fault> {
+    let name = source.name().await?;
+    let mut marks = Vec::new();
+    for destination in &settings.destinations {
+        let mark = mark_of(service, destination, &name).await?;
+        if mark.is_none() {
+            is_not_replaced(service, destination, &name).await?;
+        }
+        marks.push(mark);
+    }
+    match marks.iter().flatten().count() {
+        count if count == 0 || count == marks.len() => Ok(marks.into_iter().flatten().min()),
+        _ => Err(Fault::Halted(format!(
+            "some destinations have no mark of {name}: begin with --begin-at oldest"
+        ))),
+    }
 }
 
 /// Prints findings. False if there is a problem.

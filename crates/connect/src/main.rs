@@ -45,8 +45,9 @@ enum Command {
     Run {
         #[command(flatten)]
         file: File,
-        /// Where to begin if a destination has no mark: "oldest" (the oldest message that the source still has) or a
-        /// position. With several sources: NAME=WHERE. Applies once, at this start
+        /// Where to begin if a destination has no mark: "oldest" (the oldest message that the source still has), a
+        /// position, or for Kafka also "newest" or "committed". For one of several sources NAME=WHERE, for one
+        /// partition NAME/3=WHERE; may be given several times. Applies once, at this start
         #[arg(long, value_name = "[NAME=]WHERE")]
         begin_at: Vec<String>,
     },
@@ -87,15 +88,18 @@ async fn command(command: Command) -> anyhow::Result<bool> {
 
 /// The positions to begin at, by the name of the source.
 fn begins(settings: &Settings, given: &[String]) -> anyhow::Result<HashMap<String, String>> {
-    let names: Vec<&str> = settings.sources.iter().map(|source| source.name.as_str()).collect();
-    // `orders/3` is a partition of `orders`.
-    let section = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
-    let one = |text: &String| match (text.split_once('='), names.as_slice()) {
-        (Some((name, at)), _) if names.contains(&&*section(name)) => {
-            Ok((name.to_owned(), at.to_owned()))
-        }
-        (None, [name]) => Ok(((*name).to_owned(), text.clone())),
-        _ => bail!("--begin-at: {text:?}; write NAME=WHERE with the name of a source"),
+    let one = |text: &String| {
+        let (name, at) = match (text.split_once('='), settings.sources.as_slice()) {
+            (Some((name, at)), _) => (name, at),
+            (None, [only]) => (only.name.as_str(), text.as_str()),
+            _ => bail!("--begin-at: {text:?}; write NAME=WHERE with the name of a source"),
+        };
+        // `orders/3` is a partition of `orders`.
+        let section = name.split('/').next();
+        let source = settings.sources.iter().find(|source| Some(source.name.as_str()) == section);
+        let source = source.with_context(|| format!("--begin-at: there is no source {name:?}"))?;
+        source.check_begin(name, at).context("--begin-at")?;
+        Ok((name.to_owned(), at.to_owned()))
     };
     given.iter().map(one).collect()
 }
@@ -107,7 +111,7 @@ async fn run(settings: &Settings, begin_at: &[String]) -> anyhow::Result<()> {
         roles: "connect".to_owned(),
     };
     // At `info`, the client of Kafka would repeat the messages of the sources.
-    let level = format!("krafka=warn,{}", settings.log.level);
+    let level = format!("krafka=error,{}", settings.log.level);
     let _log = telemetry::install_log(settings.log.is_json(), &level, process)
         .map_err(anyhow::Error::msg)?;
     let metrics = PrometheusBuilder::new().install_recorder()?;

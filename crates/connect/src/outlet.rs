@@ -225,7 +225,8 @@ impl Outlet {
             self.refused = Some(position.to_owned());
             counter!("reseq_connect_refused_total", "source" => self.label.clone()).increment(1);
             if self.on_refused == OnRefused::Skip {
-                tracing::error!(source = self.label, position, why, "skipped a message");
+                // The log limits lines of other targets.
+                tracing::error!(target: "reseq_connect::skipped", source = self.label, position, why, "skipped a message");
             }
         }
         (self.on_refused == OnRefused::Halt).then_some(Fault::Halted(why))
@@ -264,18 +265,23 @@ pub async fn mark_of(
     Ok(marks_of(service, destination, Some(source)).await?.remove(source))
 }
 
-/// The name of a source with a mark at the destination that differs from `source` only behind the `@`: an earlier
-/// database or topic.
-pub async fn other_mark(
+/// Fails if the destination has a mark of a source whose name differs only behind the `@`: an earlier database or topic.
+pub async fn is_not_replaced(
     service: &Service,
     destination: &str,
     source: &str,
-) -> Result<Option<String>, Fault> {
+) -> Result<(), Fault> {
     let is_other = |name: &String| {
         let both = name.rsplit_once('@').zip(source.rsplit_once('@'));
         both.is_some_and(|(other, own)| other.0 == own.0 && other.1 != own.1)
     };
-    Ok(marks_of(service, destination, None).await?.into_keys().find(is_other))
+    match marks_of(service, destination, None).await?.into_keys().find(is_other) {
+        None => Ok(()),
+        Some(other) => Err(Fault::Halted(format!(
+            "{destination} has a mark of {other}, and none of {source}: what was read before was replaced, or the mark \
+             is gone. Begin with --begin-at oldest, and remove the mark of {other} (reseq sources remove)"
+        ))),
+    }
 }
 
 /// Checks that the destination exists, and accepts messages from this caller. Sends a message that the destination

@@ -11,9 +11,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     board::Board,
-    outlet::{Line, Outlet, may_send, other_mark},
+    outlet::{Line, Outlet, is_not_replaced, may_send},
     settings::SourceSettings,
-    source::{Content, Event, Fault, Health, Source},
+    source::{Content, Event, Fault, Health, Source, Unfit},
 };
 
 /// The most messages of one batch.
@@ -173,13 +173,8 @@ impl Run {
         for destination in destinations {
             // Create no slot if a destination accepts no messages.
             may_send(service, destination).await?;
-            if self.begin_at.is_none()
-                && let Some(other) = other_mark(service, destination, source).await?
-            {
-                return Err(Fault::Halted(format!(
-                    "{destination} has a mark of {other}, and now it is {source}: what was read before was replaced. \
-                     Begin with --begin-at oldest"
-                )));
+            if self.begin_at.is_none() {
+                is_not_replaced(service, destination, source).await?;
             }
         }
         let position = self.source.begin(self.begin_at.as_deref()).await?;
@@ -254,17 +249,17 @@ impl Run {
     fn line(
         &mut self,
         position: &str,
-        content: Result<Content, String>,
+        content: Result<Content, Unfit>,
     ) -> Result<Option<Line>, Fault> {
         let Outlet { destinations, marks, .. } = &self.outlet;
         let has = |mark: &Option<String>| mark.as_deref().is_some_and(|mark| position <= mark);
         let known = content.and_then(|content| {
             let index = match &content.destination {
                 None if destinations.len() == 1 => 0,
-                None => return Err("it names no destination".to_owned()),
+                None => return Err(Unfit::Message("it names no destination".to_owned())),
                 Some(name) => {
-                    let index = destinations.iter().position(|known| known == name);
-                    index.ok_or_else(|| format!("destination {name:?} is not in destinations"))?
+                    let none = || Unfit::Settings(format!("destinations does not have {name:?}"));
+                    destinations.iter().position(|known| known == name).ok_or_else(none)?
                 }
             };
             Ok((index, content))
@@ -276,8 +271,11 @@ impl Run {
                 Ok(Some(Line { destination, position, content: Some(content) }))
             }
             Err(_) if marks.iter().all(has) => Ok(None),
+            Err(Unfit::Settings(why)) => {
+                Err(Fault::Halted(format!("the message at {position}: {why}")))
+            }
             // The next look moves all marks past this message.
-            Err(why) => {
+            Err(Unfit::Message(why)) => {
                 let why = format!("the message at {position}: {why}");
                 self.outlet.refused(position, why).map_or(Ok(None), Err)
             }

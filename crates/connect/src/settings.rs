@@ -194,6 +194,18 @@ impl SourceSettings {
         Ok(())
     }
 
+    /// Checks where somebody says to begin the source of this name.
+    pub fn check_begin(&self, name: &str, at: &str) -> anyhow::Result<()> {
+        #[cfg(feature = "kafka")]
+        if self.kafka.is_some() {
+            return crate::kafka::check_begin(at);
+        }
+        ensure!(name == self.name, "{name}: only a topic has parts");
+        #[cfg(feature = "postgres")]
+        crate::postgres::check_begin(at)?;
+        Ok(())
+    }
+
     /// The sources of the section, for queries.
     pub async fn sources(&self, all: &Settings) -> anyhow::Result<Sources> {
         #[cfg(feature = "kafka")]

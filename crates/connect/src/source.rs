@@ -76,12 +76,29 @@ impl Content {
     }
 }
 
+/// Why a position has no message that can be sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// This message is wrong.
+    #[error("{0}")]
+    Message(String),
+    /// The configuration does not fit the source, so the messages that follow are likely to have the same problem.
+    #[error("{0}")]
+    Settings(String),
+}
+
+impl From<String> for Unfit {
+    fn from(why: String) -> Unfit {
+        Unfit::Message(why)
+    }
+}
+
 /// The next event of a source. All messages up to this position have been read.
 #[derive(Debug)]
 pub struct Event {
     pub position: String,
     /// The message at the position, or the reason why it cannot be sent. `None`: there is nothing to send.
-    pub content: Option<Result<Content, String>>,
+    pub content: Option<Result<Content, Unfit>>,
     /// The memory that the event reserves until it is sent.
     pub held: Option<OwnedSemaphorePermit>,
 }
@@ -127,6 +144,7 @@ pub trait Source: Send {
     /// The state of the source, once a second, if everything up to this position was read.
     async fn health(&mut self, read: &str) -> Result<Health, Fault>;
 
-    /// Checks that the source has everything that it needs. Changes nothing.
-    async fn check(&mut self) -> Vec<Finding>;
+    /// Checks that the source has everything that it needs to go on after this mark, or without one to begin. Changes
+    /// nothing.
+    async fn check(&mut self, mark: Option<&str>) -> Vec<Finding>;
 }

@@ -56,14 +56,14 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        sum_up(&self.limit);
+        sum_up(&self.limit, true);
     }
 }
 
 /// For each kind of line whose minute is over, writes how many lines were left out, and how many attempts failed. The
 /// log then writes lines of this kind again.
-fn sum_up(limit: &Limit) {
-    limit.sum_up();
+fn sum_up(limit: &Limit, is_end: bool) {
+    limit.sum_up(is_end);
     [&*RECEIVERS, &*TRANSFORMS, &*WORKERS].into_iter().for_each(Failures::sum_up);
 }
 
@@ -72,7 +72,7 @@ async fn sum_up_often(limit: Limit) {
     let mut ticks = tokio::time::interval(SUM_UP_EVERY);
     loop {
         ticks.tick().await;
-        sum_up(&limit);
+        sum_up(&limit, false);
     }
 }
 

@@ -24,8 +24,9 @@ const OTHERS_MAX: usize = 6;
 const WARNINGS_OF_ALL_MAX: usize = 20;
 /// The most destinations that a summary names.
 const NAMED_MAX: usize = 5;
-/// The log writes all actions of operators, because it is a copy of the audit log.
-const ALL_OF: &str = "reseq_api::audit";
+/// The log writes all actions of operators, because it is a copy of the audit log; and all messages that reseq-connect
+/// skips, because nothing else has their positions.
+const ALL_OF: [&str; 2] = ["reseq_api::audit", "reseq_connect::skipped"];
 
 /// Counts lines. Cheap to clone.
 #[derive(Clone, Default)]
@@ -104,11 +105,11 @@ impl Limit {
         self.0.lock().of_each.values_mut().for_each(|window| window.begun = ended);
     }
 
-    /// Writes a summary for each kind of line whose window is over.
-    pub(super) fn sum_up(&self) {
+    /// Writes a summary for each kind of line whose window is over; at the end of the process, for each kind.
+    pub(super) fn sum_up(&self, is_end: bool) {
         let mut over = Vec::new();
         self.0.lock().of_each.retain(|_, window| {
-            let is_over = window.begun.elapsed() >= WINDOW;
+            let is_over = is_end || window.begun.elapsed() >= WINDOW;
             if is_over && window.left_out.count > 0 {
                 over.push(std::mem::take(&mut window.left_out));
             }
@@ -120,7 +121,7 @@ impl Limit {
 }
 
 fn is_exempt(about: &Metadata<'_>) -> bool {
-    about.target().starts_with(ALL_OF) || about.target() == module_path!()
+    ALL_OF.iter().any(|all| about.target().starts_with(all)) || about.target() == module_path!()
 }
 
 impl LeftOut {

@@ -209,14 +209,27 @@ mod tests {
                 tracing::warn!(destination = %format!("d{}", number % 7), "it failed");
             }
             tracing::warn!("another kind");
+            limit.sum_up(false);
             limit.end_windows();
-            limit.sum_up();
+            limit.sum_up(false);
         });
         assert_eq!(lines.len(), 5, "{lines:?}");
         assert!(lines[..3].iter().all(|line| line.contains(r#""message":"it failed""#)));
         assert!(lines[3].contains("another kind"), "{lines:?}");
         assert!(lines[4].contains("and 97 more lines in a minute: it failed"), "{lines:?}");
         assert!(lines[4].contains(r#""destinations":"d0 d3 d4 d5 d6""#), "{lines:?}");
+    }
+
+    #[test]
+    fn at_the_end_of_the_process_lines_left_out_are_counted_at_once() {
+        let limit = Limit::default();
+        let lines = written(&limit, || {
+            (0..9).for_each(|_| tracing::info!("it runs, or not"));
+            (0..9).for_each(|_| tracing::error!(target: "reseq_connect::skipped", "skipped"));
+            limit.sum_up(true);
+        });
+        assert_eq!(lines.len(), 6 + 9 + 1, "{lines:?}");
+        assert!(lines[15].contains("and 3 more lines in a minute: it runs, or not"), "{lines:?}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::settings::yes;
 
 pub use cluster::Cluster;
 pub use group::Topic;
+pub use partition::check_begin;
 pub use sink::{Settings as SinkSettings, Sink, check_sink};
 
 /// The section `[source.kafka]`.

@@ -5,6 +5,7 @@
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
+use anyhow::ensure;
 use async_trait::async_trait;
 use krafka::{
     Kafka, KrafkaError,
@@ -18,7 +19,7 @@ use super::{
     content::of_record,
     group::{Now, Topic, id_of},
 };
-use crate::source::{Event, Fault, Finding, Health, Source};
+use crate::source::{Event, Fault, Finding, Health, Source, Unfit};
 
 /// The approximate number of bytes of one fetch, and its most records. A single longer record is fetched too.
 const FETCH_BYTES: i32 = 1 << 20;
@@ -186,10 +187,9 @@ impl Source for Partition {
             (Some("committed"), committed) => {
                 committed.ok_or_else(|| format!("--begin-at: group {group} has committed nothing"))
             }
-            (Some(text), _) => offset(text).map(|offset| offset + 1).map_err(|_| {
-                let known = "\"oldest\", \"newest\", \"committed\" or an offset";
-                format!("--begin-at: {text:?} is not {known}")
-            }),
+            (Some(text), _) => offset(text)
+                .map(|offset| offset + 1)
+                .map_err(|_| format!("--begin-at: {}", unknown_begin(text))),
         };
         match next.map_err(Fault::Halted)? {
             next if (first..=end).contains(&next) => Ok(position(next - 1)),
@@ -203,21 +203,7 @@ impl Source for Partition {
 
     async fn open(&mut self, after: &str) -> Result<(), Fault> {
         self.reading = None;
-        let next = offset(after)? + 1;
-        let (first, end) = self.ends().await?;
-        if !(first..=end).contains(&next) {
-            let (shown, last) = (self.shown(), next - 1);
-            return Err(Fault::Halted(match next < first {
-                true => format!(
-                    "{shown} begins with {first}, and the destination has messages up to {last}: Kafka has deleted what \
-                     is between. Go on with --begin-at oldest"
-                ),
-                false => format!(
-                    "{shown} ends before {end}, and the destination has messages up to {last}: Kafka has lost records. \
-                     Remove the mark, and begin with --begin-at newest"
-                ),
-            }));
-        }
+        let next = self.next_after(after).await?;
         let (consumer, place) = (Arc::new(self.consumer(next).await?), self.place.clone());
         let (sender, fetched) = mpsc::channel(WAITING_MAX);
         let feed = Feed { consumer: consumer.clone(), place, id: self.id.clone(), last: next - 1 };
@@ -233,7 +219,10 @@ impl Source for Partition {
             let event = |offset, content| Event { position: position(offset), content, held: None };
             if let Some(record) = reading.ready.pop_front() {
                 let offset = record.offset;
-                return Ok(event(offset, of_record(&self.topic.settings, record).transpose()));
+                return Ok(event(
+                    offset,
+                    of_record(&self.topic.settings, record).map_err(Unfit::Message).transpose(),
+                ));
             }
             if let Some(reached) = reading.reached.take() {
                 return Ok(event(reached, None));
@@ -267,23 +256,56 @@ impl Source for Partition {
         Ok(Health { lag, unit: "records", at: (next - 1) as f64, ..Health::default() })
     }
 
-    async fn check(&mut self) -> Vec<Finding> {
+    async fn check(&mut self, mark: Option<&str>) -> Vec<Finding> {
         let what = format!("partition {}, group {}", self.shown(), self.topic.group());
-        vec![(what, self.examine().await.err())]
+        vec![(what, self.examine(mark).await.err())]
     }
 }
 
 impl Partition {
+    /// The offset behind this position. Fails if Kafka does not have all that follows the position.
+    async fn next_after(&mut self, after: &str) -> Result<i64, Fault> {
+        let next = offset(after)? + 1;
+        let (first, end) = self.ends().await?;
+        if !(first..=end).contains(&next) {
+            let (shown, last) = (self.shown(), next - 1);
+            return Err(Fault::Halted(match next < first {
+                true => format!(
+                    "{shown} begins with {first}, and the destination has messages up to {last}: Kafka has deleted what \
+                     is between. Go on with --begin-at oldest"
+                ),
+                false => format!(
+                    "{shown} ends before {end}, and the destination has messages up to {last}: Kafka has lost records. \
+                     Remove the mark, and begin with --begin-at newest"
+                ),
+            }));
+        }
+        Ok(next)
+    }
+
     /// Makes the same requests as a run, and reads.
-    async fn examine(&mut self) -> Result<(), Fault> {
-        let (first, _) = self.ends().await?;
-        self.committed().await?;
-        let consumer = self.consumer(first).await?;
+    async fn examine(&mut self, mark: Option<&str>) -> Result<(), Fault> {
+        let next = match mark {
+            Some(mark) => self.next_after(mark).await?,
+            None => offset(&self.begin(None).await?)? + 1,
+        };
+        let consumer = self.consumer(next).await?;
         let polled = consumer.poll(Duration::from_millis(1)).await;
         let _ = consumer.close().await;
         polled?;
         Ok(())
     }
+}
+
+/// Checks the value of `--begin-at`.
+pub fn check_begin(at: &str) -> anyhow::Result<()> {
+    let is_known = ["oldest", "newest", "committed"].contains(&at) || offset(at).is_ok();
+    ensure!(is_known, unknown_begin(at));
+    Ok(())
+}
+
+fn unknown_begin(at: &str) -> String {
+    format!("{at:?} is not \"oldest\", \"newest\", \"committed\" or an offset")
 }
 
 /// Fetches records ahead in a separate task, while earlier records are being sent.

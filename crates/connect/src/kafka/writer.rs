@@ -7,6 +7,7 @@ use std::{
 
 use krafka::{
     CloseOptions, KrafkaError, Record,
+    error::ErrorCode,
     producer::{Acks, Producer},
 };
 use tokio::time::{Instant, timeout_at};
@@ -50,7 +51,12 @@ impl Writer {
                 builder.build().await?
             }
         };
-        producer.partitions_for(&self.topic).await?;
+        producer.partitions_for(&self.topic).await.map_err(|error| match error {
+            KrafkaError::Broker { code: ErrorCode::UnknownTopicOrPartition, .. } => {
+                KrafkaError::unknown_topic(&self.topic)
+            }
+            error => error,
+        })?;
         // Keep the producer only if the topic is there. Otherwise the next call creates one, with the current secrets
         // and certificates.
         self.producer = Some(producer);

@@ -4,18 +4,18 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::{pgoutput::Relation, settings::Columns};
-use crate::source::Content;
+use crate::source::{Content, Unfit};
 
 /// The type numbers of `bytea`, `json` and `jsonb`.
 const BYTEA: u32 = 17;
 const JSON: [u32; 2] = [114, 3802];
 
 /// Converts a text of `pg_logical_emit_message` to a message.
-pub fn of_emitted(content: &[u8]) -> Result<Content, String> {
+pub fn of_emitted(content: &[u8]) -> Result<Content, Unfit> {
     let mut read: Content = serde_json::from_slice(content)
         .map_err(|error| format!("the text is not the object that it must be: {error}"))?;
     if read.body.is_some() == read.body_base64.is_some() {
-        return Err("the text has not one of body and body_base64".to_owned());
+        return Err("the text has not one of body and body_base64".to_owned().into());
     }
     read.body = read.body.map(on_one_line);
     Ok(read)
@@ -27,12 +27,13 @@ pub fn of_row(
     content_type: Option<&str>,
     relation: &Relation,
     row: &[Option<Bytes>],
-) -> Result<Content, String> {
+) -> Result<Content, Unfit> {
     let find = |name: &str| {
         let index = relation.columns.iter().position(|(column, _)| column == name);
-        let index = index.ok_or_else(|| format!("there is no column {name:?}"))?;
+        let none = || Unfit::Settings(format!("there was no column {name:?} when it was written"));
+        let index = index.ok_or_else(none)?;
         let value = row.get(index).and_then(Option::as_ref);
-        Ok::<_, String>(value.map(|value| (relation.columns[index].1, value)))
+        Ok::<_, Unfit>(value.map(|value| (relation.columns[index].1, value)))
     };
     let text = |name: Option<&String>| {
         let Some((name, Some((_, value)))) =
@@ -40,8 +41,8 @@ pub fn of_row(
         else {
             return Ok(None);
         };
-        let text = std::str::from_utf8(value);
-        text.map(|text| Some(text.to_owned())).map_err(|_| format!("column {name}: is not text"))
+        let text = std::str::from_utf8(value).map_err(|_| format!("column {name}: is not text"))?;
+        Ok::<_, Unfit>(Some(text.to_owned()))
     };
     let mut content = Content {
         destination: text(columns.destination.as_ref())?,
@@ -55,7 +56,7 @@ pub fn of_row(
     }
     let body = &columns.body;
     match find(body)? {
-        None => return Err(format!("column {body}: is null")),
+        None => return Err(format!("column {body}: is null").into()),
         Some((kind, value)) if JSON.contains(&kind) => {
             let json = serde_json::from_slice(value);
             let json = json.map_err(|error| format!("column {body}: is not JSON: {error}"))?;
@@ -93,7 +94,7 @@ mod tests {
         Columns { key, headers, body, destination: None, id: None }
     }
 
-    fn read(kind: u32, body: &'static str, headers: &'static str) -> Result<Content, String> {
+    fn read(kind: u32, body: &'static str, headers: &'static str) -> Result<Content, Unfit> {
         let columns_of = |kind| [("b", kind), ("h", 25), ("k", 25)];
         let relation = Relation {
             id: 1,
@@ -127,9 +128,15 @@ mod tests {
             (3802, "{", "{}", "column b: is not JSON"),
             (25, "x", r#"{"x-tenant": 7}"#, "column of headers: must be an object of texts"),
         ] {
-            let told = read(kind, body, headers).unwrap_err();
-            assert!(told.starts_with(problem), "{told}");
+            match read(kind, body, headers).unwrap_err() {
+                Unfit::Message(told) => assert!(told.starts_with(problem), "{told}"),
+                told => panic!("{told:?}"),
+            }
         }
+        let relation =
+            Relation { id: 1, schema: String::new(), name: String::new(), columns: Vec::new() };
+        let told = of_row(&columns(), None, &relation, &[]).unwrap_err();
+        assert!(matches!(told, Unfit::Settings(_)), "{told:?}");
     }
 
     #[test]

@@ -26,7 +26,16 @@ impl Postgres {
     /// The reason why the slot does not get the wanted rows, if so. Without this check, the table would seem to have no
     /// rows.
     pub(super) async fn publication_problem(&mut self) -> Result<Option<String>, Fault> {
-        for question in questions_of_publication(&self.settings) {
+        self.first_problem(questions_of_publication(&self.settings)).await
+    }
+
+    /// Why rows that are inserted from now on cannot be sent, if so. Rows from before a column was renamed still can.
+    pub(super) async fn column_problem(&mut self) -> Result<Option<String>, Fault> {
+        self.first_problem(questions_of_columns(&self.settings)).await
+    }
+
+    async fn first_problem(&mut self, questions: Vec<Question>) -> Result<Option<String>, Fault> {
+        for question in questions {
             match self.ask(&question).await {
                 None => {}
                 Some(Fault::Halted(advice)) => {
@@ -38,7 +47,7 @@ impl Postgres {
         Ok(None)
     }
 
-    pub(super) async fn examine(&mut self) -> Vec<Finding> {
+    pub(super) async fn examine(&mut self, mark: Option<&str>) -> Vec<Finding> {
         let what = format!("Postgres at {}:{}", self.target.host, self.target.port);
         if let Err(problem) = self.query("SELECT 1").await {
             return vec![(what, Some(problem))];
@@ -62,34 +71,47 @@ impl Postgres {
             ],
         ];
         let questions = of_server.map(|question| question.map(str::to_owned)).into_iter();
-        for question in questions.chain(questions_of_publication(&self.settings)) {
+        let questions = questions.chain(questions_of_publication(&self.settings));
+        for question in questions.chain(questions_of_columns(&self.settings)) {
             let problem = self.ask(&question).await;
             let [what, ..] = question;
             found.push((what, problem));
         }
-        found.push((format!("slot {}", self.settings.slot), self.slot_problem().await));
+        let problem = self.slot_problem(mark).await;
+        let is_there = matches!(self.slot().await, Ok(Some(_)));
+        let hint =
+            if is_there || problem.is_some() { "" } else { ", which the first start creates" };
+        found.push((format!("slot {}{hint}", self.settings.slot), problem));
         found
     }
 
-    async fn slot_problem(&mut self) -> Option<Fault> {
-        match self.slot().await {
-            Err(fault) => Some(fault),
-            Ok(Some(_)) => None,
-            Ok(None) if !self.settings.create_slot => {
-                Some(Fault::Halted("it does not exist, and create_slot is false".to_owned()))
-            }
-            Ok(None) => {
-                let free = "SELECT count(*) < current_setting('max_replication_slots')::int \
-                            FROM pg_replication_slots";
-                let advice = "there is no room for it: raise max_replication_slots";
-                self.ask(&["", free, advice].map(str::to_owned)).await
-            }
+    /// Why the slot cannot be read after the mark, or without one cannot be begun, if so.
+    async fn slot_problem(&mut self, mark: Option<&str>) -> Option<Fault> {
+        if let Some(mark) = mark {
+            return self.start_after(mark).await.err();
         }
+        let slot = match self.slot().await {
+            Ok(slot) => slot,
+            Err(fault) => return Some(fault),
+        };
+        if slot.is_some() || !self.settings.create_slot {
+            return self.may_begin(slot.as_ref()).err();
+        }
+        let free = "SELECT count(*) < current_setting('max_replication_slots')::int \
+                    FROM pg_replication_slots";
+        let advice = "there is no room for it: raise max_replication_slots";
+        self.ask(&["", free, advice].map(str::to_owned)).await
     }
 }
 
+/// The schema and the name of the table, quoted for SQL.
+fn quoted_table(table: &str) -> (String, String) {
+    let (schema, name) = table.split_once('.').unwrap_or_default();
+    (quoted(schema), quoted(name))
+}
+
 fn questions_of_publication(settings: &Settings) -> Vec<Question> {
-    let Settings { publication, table, columns, .. } = settings;
+    let Settings { publication, table, .. } = settings;
     let name = quoted(publication);
     let target = table.as_deref().map_or_else(String::new, |table| format!(" FOR TABLE {table}"));
     let mut questions = vec![[
@@ -100,10 +122,17 @@ fn questions_of_publication(settings: &Settings) -> Vec<Question> {
         ),
     ]];
     let Some(table) = table else { return questions };
-    let (schema, relation) = table.split_once('.').unwrap_or_default();
-    let (schema, relation) = (quoted(schema), quoted(relation));
+    let (schema, relation) = quoted_table(table);
     questions.push([
-        format!("table {table} in it"),
+        format!("table {table}"),
+        format!(
+            "SELECT true FROM pg_class JOIN pg_namespace ON relnamespace = pg_namespace.oid \
+             WHERE nspname = {schema} AND relname = {relation}"
+        ),
+        "it does not exist: write its name as Postgres has it".to_owned(),
+    ]);
+    questions.push([
+        format!("table {table} in publication {publication}"),
         format!(
             "SELECT true FROM pg_publication_tables WHERE pubname = {name} \
              AND schemaname = {schema} AND tablename = {relation}"
@@ -113,7 +142,13 @@ fn questions_of_publication(settings: &Settings) -> Vec<Question> {
              (publish_via_partition_root = true). Rows that it got meanwhile are not sent: insert them again"
         ),
     ]);
-    questions.extend(columns.names().into_iter().map(|column| {
+    questions
+}
+
+fn questions_of_columns(settings: &Settings) -> Vec<Question> {
+    let Settings { table: Some(table), columns, .. } = settings else { return Vec::new() };
+    let (schema, relation) = quoted_table(table);
+    let question = |column: &String| {
         let sql = format!(
             "SELECT true FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid \
              JOIN pg_namespace ON relnamespace = pg_namespace.oid WHERE nspname = {schema} \
@@ -121,6 +156,6 @@ fn questions_of_publication(settings: &Settings) -> Vec<Question> {
             quoted(column)
         );
         [format!("column {column}"), sql, "the table has no such column".to_owned()]
-    }));
-    questions
+    };
+    columns.names().into_iter().map(question).collect()
 }

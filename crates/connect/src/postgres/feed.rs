@@ -17,7 +17,7 @@ use super::{
     session::{MESSAGE_BYTES_MAX, Next, Session, cut_short},
     settings::Settings,
 };
-use crate::source::{Content, Event, Fault};
+use crate::source::{Content, Event, Fault, Unfit};
 
 /// The most events that wait to be sent. The other constant limits the bytes of their bodies, in units of 1 KiB.
 pub const EVENTS_MAX: usize = 4_096;
@@ -26,9 +26,9 @@ const HELD_MAX: usize = 16 << 10;
 const REPORT_EVERY: Duration = Duration::from_secs(2);
 
 /// A position; the message there if there is one, or why it cannot be sent; and its share of [`HELD_MAX`].
-type Found = (Position, Option<Result<Content, String>>, u32);
+type Found = (Position, Option<Result<Content, Unfit>>, u32);
 /// A message with the position of its commit, and its number in the transaction.
-type Changed = (Lsn, u32, Result<Content, String>);
+type Changed = (Lsn, u32, Result<Content, Unfit>);
 
 /// The state of a slot that is being read.
 pub struct Feed {
@@ -131,7 +131,7 @@ impl Feed {
                 let why = format!(
                     "it has {bytes} bytes, and the longest row may have {MESSAGE_BYTES_MAX}"
                 );
-                (self.timelines.at(commit, change), Some(Err(why)), 1)
+                (self.timelines.at(commit, change), Some(Err(why.into())), 1)
             }
             Next::Data(ReplicationCopyData::XLogData { data, .. }) => {
                 let size = u32::try_from(data.len() / 1024 + 1).unwrap_or(u32::MAX);

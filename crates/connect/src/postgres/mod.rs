@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::ensure;
 use async_trait::async_trait;
 use pgwire_replication::Lsn;
 use tokio::sync::{mpsc, watch};
@@ -162,6 +163,44 @@ impl Postgres {
         }
         Ok((ended.min(after.commit), timelines))
     }
+
+    /// Where to read from to get everything after the mark. Fails if the slot no longer has all of it.
+    async fn start_after(&mut self, mark: &str) -> Result<(Position, Lsn, Timelines), Fault> {
+        let slot = self.slot().await?;
+        let name = self.settings.slot.clone();
+        let Some(slot) = slot else {
+            return Err(Fault::Halted(format!(
+                "slot {name} does not exist any more. Messages after {mark} may be gone: compare the table with what \
+                 was delivered, and begin again with --begin-at oldest"
+            )));
+        };
+        let after = Position::parse(mark)
+            .ok_or_else(|| Fault::Halted(format!("the mark {mark:?} is not of this source")))?;
+        let (start, timelines) = self.start_of(after).await?;
+        if slot.confirmed > start {
+            return Err(Fault::Halted(format!(
+                "slot {name} has nothing before {} any more, and a destination has messages to {after} only: it has \
+                 lost more than the last {} ms (confirm_delay_ms), or is new. Begin with --begin-at oldest",
+                slot.confirmed, self.settings.confirm_delay_ms
+            )));
+        }
+        Ok((after, start, timelines))
+    }
+
+    /// Fails if nobody has said where to begin, and this process must not decide it.
+    fn may_begin(&self, slot: Option<&Slot>) -> Result<(), Fault> {
+        let name = &self.settings.slot;
+        match slot {
+            None if !self.settings.create_slot => {
+                Err(Fault::Halted(format!("slot {name} does not exist, and create_slot is false")))
+            }
+            Some(_) if !self.has_asked_for_slot => Err(Fault::Halted(format!(
+                "slot {name} exists, and no destination has a mark of this source: its data is gone, somebody else \
+                 created the slot, or reseq-connect ended while it created it. Begin with --begin-at oldest"
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[async_trait]
@@ -176,18 +215,13 @@ impl Source for Postgres {
     async fn begin(&mut self, at: Option<&str>) -> Result<String, Fault> {
         let (name, (_, timeline, _)) = (self.settings.slot.clone(), self.system().await?);
         let halted = |text: String| Err(Fault::Halted(text));
-        let slot = match (self.slot().await?, at) {
-            (None, None) if !self.settings.create_slot => {
-                return halted(format!("slot {name} does not exist, and create_slot is false"));
-            }
-            (Some(_), None) if !self.has_asked_for_slot => {
-                return halted(format!(
-                    "slot {name} exists, and no destination has a mark of this source: its data is gone, somebody else \
-                     created the slot, or reseq-connect ended while it created it. Begin with --begin-at oldest"
-                ));
-            }
-            (Some(slot), _) => slot,
-            (None, _) => self.create_slot().await?,
+        let slot = self.slot().await?;
+        if at.is_none() {
+            self.may_begin(slot.as_ref())?;
+        }
+        let slot = match slot {
+            Some(slot) => slot,
+            None => self.create_slot().await?,
         };
         let oldest = self.timelines(timeline).await?.at(slot.confirmed, 0);
         match at.filter(|at| *at != "oldest").map(|at| Position::parse(at).ok_or(at)) {
@@ -196,9 +230,7 @@ impl Source for Postgres {
             Some(Ok(_)) => {
                 halted(format!("--begin-at: slot {name} has nothing before {oldest} any more"))
             }
-            Some(Err(at)) => {
-                halted(format!("--begin-at: {at:?} is neither \"oldest\" nor a position"))
-            }
+            Some(Err(at)) => halted(format!("--begin-at: {}", unknown_begin(at))),
         }
     }
 
@@ -206,24 +238,8 @@ impl Source for Postgres {
         self.reading = None;
         // There are marks. If they are gone later although the slot exists, Redis has lost them.
         self.has_asked_for_slot = false;
-        let slot = self.slot().await?;
+        let (after, start, timelines) = self.start_after(after).await?;
         let name = self.settings.slot.clone();
-        let Some(slot) = slot else {
-            return Err(Fault::Halted(format!(
-                "slot {name} does not exist any more. Messages after {after} may be gone: compare the table with what \
-                 was delivered, and begin again with --begin-at oldest"
-            )));
-        };
-        let after = Position::parse(after)
-            .ok_or_else(|| Fault::Halted(format!("the mark {after:?} is not of this source")))?;
-        let (start, timelines) = self.start_of(after).await?;
-        if slot.confirmed > start {
-            return Err(Fault::Halted(format!(
-                "slot {name} has nothing before {} any more, and a destination has messages to {after} only: it has \
-                 lost more than the last {} ms (confirm_delay_ms), or is new. Begin with --begin-at oldest",
-                slot.confirmed, self.settings.confirm_delay_ms
-            )));
-        }
         let mut session = Session::connect(&self.target).await?;
         session.start(&name, start, &self.settings.publication).await?;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
@@ -270,11 +286,25 @@ impl Source for Postgres {
             format!("slot {slot} keeps {bytes} bytes of the log (slot_bytes_max: {slot_bytes_max})")
         });
         let halted = self.publication_problem().await?;
+        let problem = match problem {
+            None => self.column_problem().await?,
+            problem => problem,
+        };
         let (lag, at) = (end.0.saturating_sub(last.0), last.0 as f64);
         Ok(Health { lag, unit: "bytes", at, problem, halted })
     }
 
-    async fn check(&mut self) -> Vec<Finding> {
-        self.examine().await
+    async fn check(&mut self, mark: Option<&str>) -> Vec<Finding> {
+        self.examine(mark).await
     }
+}
+
+/// Checks the value of `--begin-at`.
+pub fn check_begin(at: &str) -> anyhow::Result<()> {
+    ensure!(at == "oldest" || Position::parse(at).is_some(), unknown_begin(at));
+    Ok(())
+}
+
+fn unknown_begin(at: &str) -> String {
+    format!("{at:?} is neither \"oldest\" nor a position")
 }

@@ -67,6 +67,11 @@ fn refused(payload: &[u8]) -> Fault {
     let text = format!("Postgres says: {}", fields.to_error_string());
     match fields.code.as_deref().unwrap_or_default() {
         // Another client reads the slot.
+        // It decodes rows with the catalog of their time.
+        "42704" => Fault::Halted(format!(
+            "{text}. If check finds it: it is newer than the rows that are read. Drop the slot, insert again what was \
+             not delivered, and begin with --begin-at oldest"
+        )),
         "55006" => Fault::Standby(text),
         // Errors of connections or resources, or by an operator; or the server starts or stops.
         code if ["08", "53", "57"].iter().any(|class| code.starts_with(class)) => {

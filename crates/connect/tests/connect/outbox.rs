@@ -88,6 +88,45 @@ async fn refused_message_is_skipped_and_counted_if_wanted() {
     assert!(connector.log().contains("skipped a message"), "{}", connector.log());
 }
 
+/// The slot has each row under the names of its time. None of them is skipped, whatever is wanted for refused messages.
+#[tokio::test(flavor = "multi_thread")]
+async fn renamed_column_halts_and_skips_no_row() {
+    let world = World::start().await;
+    let source = format!("{ERP}\non_refused = \"skip\"");
+    let mut connector = world.connected(&source, SECTION).await;
+    world.insert("1");
+    world.reseq.has("erp", 1).await;
+    connector.kill();
+    world.insert("2");
+    world.postgres.sql("ALTER TABLE outbox RENAME body TO text");
+    let later = SECTION.replace("body = \"body\"", "body = \"text\"");
+    let mut early = world.reseq.connector(&world.postgres, &source, &later);
+    early.start(&[]);
+    early.is_held_by("there was no column \"text\" when it was written").await;
+    assert_eq!(early.metric("reseq_connect_refused_total").await, 0.0);
+    early.kill();
+    connector.start(&[]);
+    world.reseq.has("erp", 2).await;
+    connector.is_held_by("column body: the table has no such column").await;
+    world.postgres.sql("INSERT INTO outbox (key, text) VALUES ('a', '3')");
+    connector.is_held_by("there was no column \"body\" when it was written").await;
+    connector.kill();
+    early.start(&[]);
+    early.is_ready().await;
+    assert_eq!(world.bodies("erp", 3).await, [json!(1), json!(2), json!(3)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_for_an_unlisted_destination_halts_and_is_not_skipped() {
+    let world = World::start().await;
+    let source = format!("{ERP}\non_refused = \"skip\"").replace("\"erp\"", "\"erp\", \"crm\"");
+    let section = SECTION.replace("key = \"key\"", "key = \"key\", destination = \"destination\"");
+    let connector = world.connected(&source, &section).await;
+    world.postgres.sql("INSERT INTO outbox (destination, body) VALUES ('other', '1')");
+    connector.is_held_by("destinations does not have \"other\"").await;
+    assert_eq!(connector.metric("reseq_connect_refused_total").await, 0.0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn row_that_is_too_long_is_refused_with_its_position() {
     let world = World::start().await;
@@ -111,7 +150,7 @@ async fn table_outside_the_publication_halts_at_once() {
     let mut connector = world.reseq.connector(&world.postgres, ERP, SECTION);
     world.postgres.sql("ALTER PUBLICATION outbox DROP TABLE outbox");
     connector.start(&[]);
-    connector.is_held_by("halted: table public.outbox in it").await;
+    connector.is_held_by("halted: table public.outbox in publication outbox").await;
     assert_eq!(world.postgres.sql("SELECT count(*) FROM pg_replication_slots"), ["0"]);
     for (change, back) in [
         ("ALTER PUBLICATION outbox DROP TABLE outbox", "ALTER PUBLICATION outbox ADD TABLE outbox"),
@@ -127,7 +166,7 @@ async fn table_outside_the_publication_halts_at_once() {
         if connector.metric("reseq_connect_halted").await == 0.0 {
             world.postgres.sql(change);
         }
-        connector.is_held_by("halted: table public.outbox in it").await;
+        connector.is_held_by("halted: table public.outbox").await;
         world.postgres.sql(back);
         connector.is_ready().await;
     }

@@ -7,10 +7,18 @@ use reseq_testing::support::{redis::TestRedis, wait::eventually};
 use serde_json::{Value, json};
 
 use crate::{
+    connector::Connector,
     outbox::{ERP, SECTION, World},
     postgres::TestPostgres,
     reseq::Reseq,
 };
+
+/// The command `check` finds what keeps the connector from going on.
+fn check_says(connector: &Connector, text: &str) {
+    let said = connector.asks("check");
+    let found = String::from_utf8_lossy(&said.stdout);
+    assert!(said.status.code() == Some(1) && found.contains(text), "{text} is not in: {found}");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connector_killed_while_it_creates_the_slot_asks_what_to_do() {
@@ -57,6 +65,7 @@ async fn mark_that_vanished_halts_until_somebody_says_where_to_begin() {
     assert!((200..300).contains(&status), "{status} {answer}");
     // It notices though it has nothing to send.
     connector.is_held_by("--begin-at oldest").await;
+    check_says(&connector, "no destination has a mark of this source");
     world.insert("2");
     connector.drains().await;
     connector.start(&["--begin-at", "oldest"]);
@@ -79,26 +88,40 @@ async fn slot_that_is_gone_halts() {
     world.insert("1");
     world.reseq.has("erp", 1).await;
     connector.drains().await;
-    // Postgres notices a moment later that nobody reads it any more.
-    eventually("the slot is dropped", async || {
-        let dropped = world.postgres.psql().run("SELECT pg_drop_replication_slot('reseq')");
-        match dropped.status.success() {
-            true => Ok(()),
-            false => Err(String::from_utf8_lossy(&dropped.stderr).into_owned()),
-        }
-    })
-    .await;
+    world.postgres.drops_slot().await;
     world.insert("2");
     connector.start(&[]);
     connector.is_held_by("slot reseq does not exist any more").await;
+    check_says(&connector, "slot reseq does not exist any more");
     // A slot that begins later does not hide the gap.
     world.postgres.sql("SELECT pg_create_logical_replication_slot('reseq', 'pgoutput')");
     connector.is_held_by("slot reseq has nothing before").await;
+    check_says(&connector, "slot reseq has nothing before");
     connector.drains().await;
     connector.start(&["--begin-at", "oldest"]);
     connector.is_ready().await;
     world.insert("3");
     assert_eq!(world.bodies("erp", 2).await, [json!(1), json!(3)]);
+}
+
+/// Postgres decodes the row with the catalog of its time, in which there was no publication.
+#[tokio::test(flavor = "multi_thread")]
+async fn publication_created_again_behind_a_row_halts_with_the_way_out() {
+    let world = World::start().await;
+    let mut connector = world.connected(ERP, SECTION).await;
+    connector.drains().await;
+    world.postgres.sql("DROP PUBLICATION outbox");
+    world.insert("1");
+    world.postgres.sql("CREATE PUBLICATION outbox FOR TABLE outbox");
+    connector.start(&[]);
+    connector.is_held_by("it is newer than the rows that are read. Drop the slot").await;
+    connector.drains().await;
+    world.postgres.drops_slot().await;
+    world.insert("2");
+    connector.start(&["--begin-at", "oldest"]);
+    connector.is_ready().await;
+    world.insert("3");
+    assert_eq!(world.bodies("erp", 1).await, [json!(3)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

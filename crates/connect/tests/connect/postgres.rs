@@ -168,6 +168,18 @@ impl TestPostgres {
         .await;
     }
 
+    /// Drops the slot, once Postgres has noticed that nobody reads it any more.
+    pub async fn drops_slot(&self) {
+        eventually("the slot is dropped", async || {
+            let dropped = self.psql().run("SELECT pg_drop_replication_slot('reseq')");
+            match dropped.status.success() {
+                true => Ok(()),
+                false => Err(String::from_utf8_lossy(&dropped.stderr).into_owned()),
+            }
+        })
+        .await;
+    }
+
     /// A client, which tasks may share.
     pub fn psql(&self) -> Psql {
         Psql { port: self.port, program: Arc::from(program("psql").as_path()) }
