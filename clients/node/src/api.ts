@@ -1105,9 +1105,9 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description The answer to a message that all its destinations have. */
+        /** @description The answer to a message of which all destinations have a copy. */
         Accepted: {
-            /** @description The id of the message. If all copies are duplicates: of the first message. */
+            /** @description The id of the message. If all copies are duplicates: the id of the first message. */
             id: string;
             deliveries: components["schemas"]["StoredCopy"][];
         };
@@ -1116,11 +1116,11 @@ export interface components {
          * @enum {string}
          */
         Ack: "line" | "none";
-        /** @description Something that an operator can do. */
+        /** @description An action that an operator can take. */
         Action: {
-            /** @description When this is right. */
+            /** @description The situation in which the action is right. */
             when: string;
-            /** @description The command line. */
+            /** @description The command line of the action. */
             command: string;
         };
         /** @description The numbers of a page of destinations, and the sums over all. */
@@ -1130,22 +1130,22 @@ export interface components {
             next_cursor?: string | null;
             totals?: null | components["schemas"]["Totals"];
         };
-        /** @description That workers of a message asked to have it later. */
+        /** @description Requests of workers to get a message again later. */
         AskedLater: {
             /**
              * Format: int32
-             * @description How often, since it arrived or an operator retried it.
+             * @description How many times workers asked, since the message arrived or an operator retried it.
              */
             times: number;
             /**
              * Format: date-time
-             * @description Until when it waits for this reason; absent if it does not.
+             * @description The message waits until this time because a worker asked; absent if it does not wait for this reason.
              */
             until?: string | null;
         };
         /** @description A failed attempt. */
         AttemptError: {
-            /** @description The stage. */
+            /** @description The stage of the attempt. */
             stage: components["schemas"]["Stage"];
             /** @description The kind of error. */
             kind: components["schemas"]["ErrorKind"];
@@ -1154,25 +1154,25 @@ export interface components {
              * @description The HTTP status, if there was one.
              */
             status?: number | null;
-            /** @description A text, with the answer of the other side; at most 2 kB. Must not contain secrets. */
+            /** @description What happened, with the answer of the receiver or service; at most 2 kB. Must not contain secrets. */
             detail: string;
         };
         /** @description One reason why a destination needs attention. */
         Attention: {
-            /** @description Why. */
+            /** @description The cause. */
             cause: components["schemas"]["AttentionCause"];
             /**
              * Format: int64
-             * @description How many messages it concerns; of `damaged`, how many keys and fields. Of `failing`, an estimate if more than
-             *     some dozens fail.
+             * @description The number of messages with this cause. For `damaged`, the number of keys and fields. For `failing`, an
+             *     estimate if many messages fail.
              */
             count: number;
             /**
              * Format: int64
-             * @description Since when, in ms since 1970; null if that is not known.
+             * @description Since when the cause applies, in ms since 1970; null if unknown.
              */
             since?: number | null;
-            /** @description The most frequent of the last errors, in short: `status 503`. */
+            /** @description The most frequent of the last errors, in short form: `status 503`. */
             error?: string | null;
         };
         /**
@@ -1185,20 +1185,24 @@ export interface components {
             id: string;
             /**
              * Format: date-time
-             * @description The time of Redis.
+             * @description When the action was recorded, by the clock of Redis.
              */
             occurred_at: string;
         };
-        /** @description Who did what to what, from where, and what came of it. It never holds a body, a definition or a secret. */
+        /**
+         * @description An action of an operator: the caller, the action, its target and its outcome. It never holds a body, a definition or
+         *     a secret.
+         */
         AuditedAction: {
             /**
-             * @description The id of the token; `admin_token` for the one of the configuration, `loopback_without_token` as long as
-             *     there is no token, `anyone` with `auth.mode = "none"`, `configuration_file` for the file of a process.
+             * @description The id of the token that the caller has shown. `admin_token`: the token of the configuration.
+             *     `loopback_without_token`: there is no token yet. `anyone`: `auth.mode = "none"`. `configuration_file`: the file
+             *     of a process.
              * @default
              */
             actor: string;
             /**
-             * @description The name of the token; for a configuration file that of the process.
+             * @description The name of the token; for a configuration file, the name of the process.
              * @default null
              */
             actor_name: string | null;
@@ -1213,29 +1217,29 @@ export interface components {
              */
             address: string | null;
             /**
-             * @description What was done: the `operationId` of the route.
+             * @description The action: the `operationId` of its route.
              * @default
              */
             action: string;
             /**
-             * @description To which destination.
+             * @description The destination that the action concerns.
              * @default null
              */
             destination: string | null;
             /**
-             * @description To which topic, token, message or operation.
+             * @description The topic, token, message or operation that the action concerns.
              * @default null
              */
             target: string | null;
             /**
              * Format: int64
-             * @description How many messages, definitions or tokens it changed.
+             * @description How many messages, definitions or tokens the action changed.
              * @default 0
              */
             affected: number;
             /**
-             * @description `succeeded`; the code of the error; for a bulk operation its state; `unfinished` if the client left before
-             *     the answer; `not_written` if a configuration file did not change what runs.
+             * @description `succeeded`, or the code of the error; for a bulk operation, its state. `unfinished`: the client left before the
+             *     answer. `not_written`: a configuration file did not change the definition that is in force.
              * @default
              */
             outcome: string;
@@ -1245,7 +1249,7 @@ export interface components {
              */
             operation: string | null;
             /**
-             * @description True if it only counted.
+             * @description True if the action only counted.
              * @default false
              */
             dry_run: boolean;
@@ -1261,11 +1265,11 @@ export interface components {
          */
         BatchFormat: "json" | "ndjson";
         /**
-         * @description Why the head is still there.
+         * @description Why the head has not left yet.
          * @enum {string}
          */
         BlockedBy: "nothing" | "draining" | "damaged" | "halted" | "withdrawing" | "delayed" | "backoff" | "no_processor" | "awaiting_processor" | "awaiting_worker" | "transform_rate_limit" | "processing" | "paused" | "no_owner" | "takeover_wait" | "rate_limit" | "awaiting_connection" | "receiver_failing" | "awaiting_consumer" | "consuming" | "delivering" | "redis" | "redis_refuses_writes";
-        /** @description The output of one message: `body`, or `body_base64`, or `drop`. */
+        /** @description The output of one message. Give `body`, `body_base64` or `drop`. */
         CompleteItem: {
             token: string;
             /** @description The output, as JSON. */
@@ -1274,13 +1278,13 @@ export interface components {
             body_base64?: string | null;
             /** @description The content type of `body_base64`. */
             content_type?: string | null;
-            /** @description True: the message is not delivered. */
+            /** @description True: Reseq does not deliver the message. */
             drop?: boolean;
         };
-        /** @description What to take. */
+        /** @description Which messages to take. */
         ConsumeRequest: {
             /**
-             * @description At most this many messages.
+             * @description The most messages to take.
              * @default 1
              */
             max: number;
@@ -1293,10 +1297,10 @@ export interface components {
         };
         /** @description A message under a consumer's lease. */
         ConsumedMessage: {
-            /** @description Names the message and the lease in later calls. */
+            /** @description The token that names the message and the lease in later calls. */
             token: string;
             destination: components["schemas"]["DestinationName"];
-            /** @description Messages with the same lane stay in order: its key, or the sequence without ordering. */
+            /** @description The lane: the ordering key, or the sequence without ordering. Messages of the same lane stay in order. */
             lane: string;
             /** Format: int64 */
             sequence: number;
@@ -1304,7 +1308,7 @@ export interface components {
             epoch: number;
             /**
              * Format: int64
-             * @description The sequence of the message before it in its lane, if it is known.
+             * @description The sequence of the message before this one in its lane, if it is known.
              */
             previous?: number | null;
             id: string;
@@ -1321,11 +1325,11 @@ export interface components {
             body?: unknown;
             body_base64?: string | null;
         };
-        /** @description Messages under a consumer's lease. Those of a lane are in order. */
+        /** @description Messages under a consumer's lease. Messages of the same lane are in order. */
         ConsumedMessages: {
             /**
              * Format: int64
-             * @description How long a lease lasts, from this answer or its extension on.
+             * @description How long a lease lasts, from this answer or from its extension.
              */
             lease_ms: number;
             deliveries: components["schemas"]["ConsumedMessage"][];
@@ -1340,17 +1344,17 @@ export interface components {
         };
         /** @description A field that differs between two definitions. Secrets are masked. */
         DefinitionChange: {
-            /** @description Its path, such as `delivery.lanes_max`. */
+            /** @description The path of the field, such as `delivery.lanes_max`. */
             field: string;
-            /** @description Its value before; null if there was none. */
+            /** @description The value before the change; null if there was none. */
             before: unknown;
-            /** @description Its value after the change; null if there is none. */
+            /** @description The value after the change; null if there is none. */
             after: unknown;
         };
-        /** @description What a definition would change. */
+        /** @description The changes that a definition would make. */
         DefinitionDiff: {
             destination: components["schemas"]["DestinationName"];
-            /** @description False if it would be created. The changes are then those from the defaults. */
+            /** @description False if the definition would create the destination. The changes are then the differences from the defaults. */
             exists: boolean;
             changes: components["schemas"]["DefinitionChange"][];
         };
@@ -1360,14 +1364,14 @@ export interface components {
             kind: components["schemas"]["DeliveryKind"];
             /**
              * Format: int64
-             * @description Time limit of one attempt, in milliseconds. With `pull`: how long the lease of a consumer lasts,
-             *     unless it is extended.
+             * @description Time limit of one attempt, in milliseconds. With `pull`: how long the lease of a consumer lasts, unless the
+             *     consumer extends it.
              * @default 15000
              */
             timeout_ms: number;
             /**
              * Format: int32
-             * @description Lanes in flight at once.
+             * @description The most lanes that have a delivery in flight at once.
              * @default 64
              */
             lanes_max: number;
@@ -1379,7 +1383,7 @@ export interface components {
             rate_per_second_max: number;
             /**
              * Format: int32
-             * @description The message is given up (`on_exhausted`) after this many failed attempts; 0: never.
+             * @description After this many failed attempts, Reseq gives the message up (`on_exhausted`); 0: never.
              * @default 0
              */
             attempts_max: number;
@@ -1403,8 +1407,8 @@ export interface components {
             retry_after_max_ms: number;
             /**
              * Format: int32
-             * @description After this many failed deliveries in a row, of several messages, one at a time probes the receiver until it
-             *     accepts one; 0: never.
+             * @description After this many failed deliveries in a row, of several messages, Reseq sends only one delivery at a time, as a
+             *     probe, until the receiver accepts one; 0: never.
              * @default 10
              */
             breaker_failures: number;
@@ -1416,13 +1420,13 @@ export interface components {
             batch_max: number;
             /**
              * Format: int64
-             * @description The most bytes of bodies in one batch or window (at least one message is sent).
+             * @description The most bytes of bodies in one batch or window. One message is always sent, even if it is larger.
              * @default 1048576
              */
             batch_bytes_max: number;
             /**
              * Format: int64
-             * @description HTTP: how long a batch that is not full waits for more, in milliseconds.
+             * @description HTTP: how long a batch that is not full waits for more messages, in milliseconds.
              * @default 0
              */
             batch_linger_ms: number;
@@ -1448,11 +1452,11 @@ export interface components {
         DeliveryKind: "push" | "pull" | "none";
         /** @description A destination: its definition, and what Reseq adds. */
         Destination: {
-            /** @description Its name: `[a-z0-9._-]{1,64}`. */
+            /** @description The name of the destination: `[a-z0-9._-]{1,64}`. */
             name: components["schemas"]["DestinationName"];
             /**
-             * @description The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. Required, unless
-             *     `delivery.kind` is another than `push`.
+             * @description The URL of the receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. Required if
+             *     `delivery.kind` is `push`.
              */
             url?: string | null;
             /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
@@ -1461,15 +1465,15 @@ export interface components {
             };
             sign?: null | components["schemas"]["Sign"];
             verify?: null | components["schemas"]["Verify"];
-            /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
+            /** @description Which headers travel with a message: names in lower case, or prefixes followed by `*`. */
             forward_headers?: string[];
             key_from?: null | components["schemas"]["KeySource"];
             idempotency_key_from?: null | components["schemas"]["KeySource"];
             /** @description How messages are processed before they are delivered. */
             transform?: components["schemas"]["Transform"];
-            /** @description How they are delivered. */
+            /** @description How messages are delivered. */
             delivery?: components["schemas"]["Delivery"];
-            /** @description What stays in order. */
+            /** @description Which messages stay in order. */
             ordering?: components["schemas"]["Ordering"];
             /** @description How many messages of a lane are processed at a time. */
             processing?: components["schemas"]["Processing"];
@@ -1479,40 +1483,39 @@ export interface components {
             durability?: components["schemas"]["Durability"];
             /**
              * Format: int32
-             * @description Its share of the processors' claims, relative to other destinations.
+             * @description The destination's share of the processors' claims, relative to other destinations.
              */
             weight?: number;
             /**
              * Format: int64
-             * @description Ingest refuses messages beyond this number of pending ones.
+             * @description The most pending messages. Beyond this, ingest refuses messages.
              */
             backlog_max?: number;
             /**
              * Format: int64
-             * @description Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
+             * @description The most bytes of bodies of pending messages. Beyond this, ingest refuses messages; 0: no limit.
              */
             backlog_bytes_max?: number;
             /**
              * Format: int32
-             * @description The most messages in one second that each ingest process takes for it; 0: no limit.
+             * @description The most messages per second that each ingest process accepts for the destination; 0: no limit.
              */
             ingest_rate_per_second_max?: number;
             /**
              * Format: int64
-             * @description How long an idempotency key is remembered, in milliseconds; 0: while the message that used
-             *     it is pending.
+             * @description How long Reseq remembers an idempotency key, in milliseconds; 0: while the message that used the key is pending.
              */
             idempotency_window_ms?: number;
             /**
              * Format: int64
-             * @description Ingest refuses messages with an idempotency key beyond this number of keys within the window.
+             * @description The most idempotency keys within the window. Beyond this, ingest refuses messages that have one.
              */
             idempotency_keys_max?: number;
-            /** @description What a repeat under an idempotency key must have in common with the first message. */
+            /** @description When a message with a known idempotency key counts as a repeat. */
             idempotency_compare?: components["schemas"]["IdempotencyCompare"];
             /**
              * Format: int64
-             * @description The most sources whose marks it keeps.
+             * @description The most sources whose marks the destination keeps.
              */
             sources_max?: number;
             /**
@@ -1524,24 +1527,24 @@ export interface components {
             log_bodies?: boolean;
             /**
              * Format: int64
-             * @description The most dead letters. At the limit, a message that would become one halts its lane instead.
-             *     0: no limit.
+             * @description The most dead letters. At the limit, a message that would become a dead letter halts its lane instead. 0: no
+             *     limit.
              */
             dead_letters_max?: number;
             /**
              * Format: int64
-             * @description How long a dead letter is kept, in milliseconds; 0: until it is redriven or discarded.
+             * @description How long Reseq keeps a dead letter, in milliseconds; 0: until it is redriven or discarded.
              */
             dead_letters_age_max_ms?: number;
             /**
              * Format: int64
-             * @description With ordering by key: for how many keys without pending messages the last sequence is
-             *     remembered (the most recent ones); 0: for none.
+             * @description With ordering by key: the number of keys without pending messages whose last sequence Reseq remembers, the most
+             *     recent keys; 0: none.
              */
             previous_keys_max?: number;
             /**
              * Format: int64
-             * @description How many of the last messages are found by their id; 0: none. Beyond 1,000 there is an index.
+             * @description How many of the last messages can be found by their id; 0: none. Beyond 1,000, Reseq keeps an index.
              */
             ids_max?: number;
             /** Format: int64 */
@@ -1553,11 +1556,11 @@ export interface components {
         };
         /** @description The definition of a destination, as in `[[destination]]` and in `PUT /v1/destinations/{d}`. */
         DestinationDefinition: {
-            /** @description Its name: `[a-z0-9._-]{1,64}`. */
+            /** @description The name of the destination: `[a-z0-9._-]{1,64}`. */
             name?: components["schemas"]["DestinationName"];
             /**
-             * @description The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. Required, unless
-             *     `delivery.kind` is another than `push`.
+             * @description The URL of the receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. Required if
+             *     `delivery.kind` is `push`.
              */
             url?: string | null;
             /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
@@ -1566,15 +1569,15 @@ export interface components {
             };
             sign?: null | components["schemas"]["Sign"];
             verify?: null | components["schemas"]["Verify"];
-            /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
+            /** @description Which headers travel with a message: names in lower case, or prefixes followed by `*`. */
             forward_headers?: string[];
             key_from?: null | components["schemas"]["KeySource"];
             idempotency_key_from?: null | components["schemas"]["KeySource"];
             /** @description How messages are processed before they are delivered. */
             transform?: components["schemas"]["Transform"];
-            /** @description How they are delivered. */
+            /** @description How messages are delivered. */
             delivery?: components["schemas"]["Delivery"];
-            /** @description What stays in order. */
+            /** @description Which messages stay in order. */
             ordering?: components["schemas"]["Ordering"];
             /** @description How many messages of a lane are processed at a time. */
             processing?: components["schemas"]["Processing"];
@@ -1584,40 +1587,39 @@ export interface components {
             durability?: components["schemas"]["Durability"];
             /**
              * Format: int32
-             * @description Its share of the processors' claims, relative to other destinations.
+             * @description The destination's share of the processors' claims, relative to other destinations.
              */
             weight?: number;
             /**
              * Format: int64
-             * @description Ingest refuses messages beyond this number of pending ones.
+             * @description The most pending messages. Beyond this, ingest refuses messages.
              */
             backlog_max?: number;
             /**
              * Format: int64
-             * @description Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
+             * @description The most bytes of bodies of pending messages. Beyond this, ingest refuses messages; 0: no limit.
              */
             backlog_bytes_max?: number;
             /**
              * Format: int32
-             * @description The most messages in one second that each ingest process takes for it; 0: no limit.
+             * @description The most messages per second that each ingest process accepts for the destination; 0: no limit.
              */
             ingest_rate_per_second_max?: number;
             /**
              * Format: int64
-             * @description How long an idempotency key is remembered, in milliseconds; 0: while the message that used
-             *     it is pending.
+             * @description How long Reseq remembers an idempotency key, in milliseconds; 0: while the message that used the key is pending.
              */
             idempotency_window_ms?: number;
             /**
              * Format: int64
-             * @description Ingest refuses messages with an idempotency key beyond this number of keys within the window.
+             * @description The most idempotency keys within the window. Beyond this, ingest refuses messages that have one.
              */
             idempotency_keys_max?: number;
-            /** @description What a repeat under an idempotency key must have in common with the first message. */
+            /** @description When a message with a known idempotency key counts as a repeat. */
             idempotency_compare?: components["schemas"]["IdempotencyCompare"];
             /**
              * Format: int64
-             * @description The most sources whose marks it keeps.
+             * @description The most sources whose marks the destination keeps.
              */
             sources_max?: number;
             /**
@@ -1629,32 +1631,32 @@ export interface components {
             log_bodies?: boolean;
             /**
              * Format: int64
-             * @description The most dead letters. At the limit, a message that would become one halts its lane instead.
-             *     0: no limit.
+             * @description The most dead letters. At the limit, a message that would become a dead letter halts its lane instead. 0: no
+             *     limit.
              */
             dead_letters_max?: number;
             /**
              * Format: int64
-             * @description How long a dead letter is kept, in milliseconds; 0: until it is redriven or discarded.
+             * @description How long Reseq keeps a dead letter, in milliseconds; 0: until it is redriven or discarded.
              */
             dead_letters_age_max_ms?: number;
             /**
              * Format: int64
-             * @description With ordering by key: for how many keys without pending messages the last sequence is
-             *     remembered (the most recent ones); 0: for none.
+             * @description With ordering by key: the number of keys without pending messages whose last sequence Reseq remembers, the most
+             *     recent keys; 0: none.
              */
             previous_keys_max?: number;
             /**
              * Format: int64
-             * @description How many of the last messages are found by their id; 0: none. Beyond 1,000 there is an index.
+             * @description How many of the last messages can be found by their id; 0: none. Beyond 1,000, Reseq keeps an index.
              */
             ids_max?: number;
         };
         /** @description A destination's name: `[a-z0-9._-]{1,64}`. */
         DestinationName: string;
-        /** @description Its numbers, or why there are none. */
+        /** @description The numbers of a destination, or the reason why there are none. */
         DestinationNumbers: components["schemas"]["Stats"] | {
-            /** @description What cannot be read. */
+            /** @description The keys or fields that cannot be read. */
             damaged: string[];
             attention: components["schemas"]["Attention"][];
         } | {
@@ -1743,28 +1745,31 @@ export interface components {
             previous_keys_max?: null | number;
             ids_max?: null | number;
         };
-        /** @description One destination. */
+        /** @description The name and the numbers of one destination. */
         DestinationStats: components["schemas"]["DestinationNumbers"] & {
             name: components["schemas"]["DestinationName"];
         };
-        /** @description A definition that a destination has, or had. */
+        /** @description A definition that a destination has or had. */
         DestinationVersion: {
             /** Format: int64 */
             version: number;
             /** Format: date-time */
             written_at: string;
-            /** @description Who wrote it, as in the audit log; `configuration_file` for the file of a process; empty if it is not known. */
+            /**
+             * @description The caller that wrote the version, as in the audit log; `configuration_file` for the file of a process; empty if
+             *     it is not known.
+             */
             actor: string;
-            /** @description The name of the token; for a configuration file that of the process. */
+            /** @description The name of the token; for a configuration file, the name of the process. */
             actor_name?: string | null;
-            /** @description What differs from the version before it, if that is kept. Changes of secrets are left out. */
+            /** @description The differences from the version before, if that version is kept. Changes of secrets are left out. */
             changes?: components["schemas"]["DefinitionChange"][] | null;
             /** @description The definition, with secrets masked. */
             definition: Record<string, never>;
         };
         /** @enum {string} */
         DiscardState: "discarded";
-        /** @description The discarded dead letter. */
+        /** @description A dead letter that was discarded. */
         Discarded: {
             /** Format: int64 */
             sequence: number;
@@ -1790,23 +1795,23 @@ export interface components {
             token: string;
             /**
              * Format: int64
-             * @description How long the lease lasts from now.
+             * @description How long the lease lasts, from now.
              * @default 30000
              */
             lease_ms: number;
-            /** @description The checkpoint for the next attempt; if omitted, the earlier one stays. */
+            /** @description The checkpoint for the next attempt. If absent, the earlier checkpoint stays. */
             checkpoint?: unknown;
         };
         /** @description A failed attempt. */
         FailItem: {
             token: string;
-            /** @description What went wrong; the first 2 kB are kept. */
+            /** @description The error; the first 2 kB are kept. */
             error?: string;
             /** @description True: no further attempt can succeed. */
             final?: boolean;
             /**
              * Format: int64
-             * @description How long to wait before the next attempt; the backoff of the definition if absent.
+             * @description How long the message waits before the next attempt; if absent, the backoff of the definition.
              */
             retry_ms?: number | null;
         };
@@ -1822,47 +1827,47 @@ export interface components {
         };
         /** @description A filter for dead letters. Omitted fields match everything. */
         Filter: {
-            /** @description With this ordering key; `""`: without one. */
+            /** @description Only dead letters with this ordering key; `""`: dead letters without a key. */
             key?: string | null;
             stage?: null | components["schemas"]["Stage"];
             from_sequence?: null | number;
             to_sequence?: null | number;
-            /** @description Dead letters since this time (RFC 3339). */
+            /** @description Only messages that became dead letters since this time (RFC 3339). */
             from_time?: string | null;
-            /** @description Dead letters until this time (RFC 3339). */
+            /** @description Only messages that became dead letters until this time (RFC 3339). */
             to_time?: string | null;
-            /** @description With this text in the reason, or in the detail of one of the errors. */
+            /** @description Only dead letters with this text in the reason, or in the detail of one of the errors. */
             error?: string | null;
         };
         /** @description Something that an operator should know. */
         Finding: {
             severity: components["schemas"]["Severity"];
-            /** @description The check that found it: one of `checks`. */
+            /** @description The check that found the problem: one of `checks`. */
             check: string;
-            /** @description What it is about: a server, a pod, a destination; empty for the whole deployment. */
+            /** @description The subject: a server, a pod or a destination; empty for the whole deployment. */
             subject: string;
-            /** @description What was found, in one sentence. */
+            /** @description The finding, in one sentence. */
             summary: string;
-            /** @description What to do. */
+            /** @description The remedy. */
             action: string;
         };
         /** @description The problems of one kind. */
         Found: {
-            /** @description The kind. */
+            /** @description The kind of the problems. */
             kind: string;
-            /** @description What it means, and what the repair does. */
+            /** @description What the kind means, and what the repair does about it. */
             detail: string;
             /**
              * Format: int64
-             * @description How many were found.
+             * @description The number of problems found.
              */
             matched: number;
             /**
              * Format: int64
-             * @description How many of them were repaired.
+             * @description The number of problems repaired.
              */
             affected: number;
-            /** @description Sequences, keys of Redis or names of counters. */
+            /** @description Examples: sequences, Redis keys or names of counters. */
             examples: string[];
         };
         /**
@@ -1870,7 +1875,7 @@ export interface components {
          * @enum {string}
          */
         Framing: "lines" | "length";
-        /** @description A message that is gone. */
+        /** @description A message that has left. */
         GoneMessage: {
             /** Format: int64 */
             sequence: number;
@@ -1888,54 +1893,54 @@ export interface components {
             latency: components["schemas"]["Latency"];
             dead_letter: boolean;
         };
-        /** @description What a token allows. */
+        /** @description The calls that a token allows. */
         Grant: {
-            /** @description What its holder may do. */
+            /** @description The kinds of calls that its holder may make. */
             scopes: components["schemas"]["Scope"][];
-            /** @description With which destinations; all if absent. */
+            /** @description The destinations with which it may be used; all if absent. */
             destinations?: components["schemas"]["DestinationName"][] | null;
             /**
              * Format: int32
-             * @description The most messages in one second that each process takes from its holder; 0: no limit.
+             * @description The most messages per second that each process accepts from its holder; 0: no limit.
              */
             rate_per_second_max?: number;
         };
-        /** @description A lane's head, and what it waits for. */
+        /** @description The head of a lane, and what it waits for. */
         Head: {
             /**
              * Format: int64
-             * @description Its sequence.
+             * @description The sequence of the head.
              */
             sequence: number;
-            /** @description Its ordering key, with ordering by key. */
+            /** @description The ordering key of the head, with ordering by key. */
             key?: string | null;
-            /** @description Its state. */
+            /** @description The state of the head. */
             state: components["schemas"]["State"];
             /**
              * Format: int64
-             * @description How long ago it arrived, in milliseconds.
+             * @description How long ago the head arrived, in milliseconds.
              */
             age_ms: number;
-            /** @description What it waits for: `transform`, `delivery`, its `delay`, or an `operator`. */
+            /** @description What the head waits for: `transform`, `delivery`, its `delay`, or an `operator`. */
             blocked_by: string;
             /**
              * Format: int32
-             * @description Failed attempts in the stage that it waits for.
+             * @description Failed attempts in the current stage of the head.
              */
             attempts: number;
             /**
              * Format: int32
-             * @description Leases on it that expired.
+             * @description Leases on the head that expired.
              */
             stalls: number;
             /**
              * Format: int64
-             * @description How long it has been halted, in milliseconds.
+             * @description How long the head has been halted, in milliseconds.
              */
             halted_for_ms?: number | null;
             last_error?: null | components["schemas"]["AttemptError"];
         };
-        /** @description A message and its state now. */
+        /** @description A message and its current state. */
         HeadState: {
             /** Format: int64 */
             sequence: number;
@@ -1951,7 +1956,7 @@ export interface components {
          */
         HmacAlgorithm: "sha1" | "sha256" | "sha384" | "sha512";
         /**
-         * @description What makes a message that arrives under a known idempotency key a repeat.
+         * @description When a message with a known idempotency key counts as a repeat.
          * @enum {string}
          */
         IdempotencyCompare: "body" | "key";
@@ -1975,7 +1980,7 @@ export interface components {
                 id: string;
                 /**
                  * Format: date-time
-                 * @description The time of Redis.
+                 * @description When the action was recorded, by the clock of Redis.
                  */
                 occurred_at: string;
             })[];
@@ -1997,11 +2002,11 @@ export interface components {
         /** @description A page of a list. */
         Items_Destination: {
             items: {
-                /** @description Its name: `[a-z0-9._-]{1,64}`. */
+                /** @description The name of the destination: `[a-z0-9._-]{1,64}`. */
                 name: components["schemas"]["DestinationName"];
                 /**
-                 * @description The receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. Required, unless
-                 *     `delivery.kind` is another than `push`.
+                 * @description The URL of the receiver: `http://`, `https://`, `tcp://host:port` or `tls://host:port`. Required if
+                 *     `delivery.kind` is `push`.
                  */
                 url?: string | null;
                 /** @description Static headers sent with each delivery (HTTP only), such as `authorization`. */
@@ -2010,15 +2015,15 @@ export interface components {
                 };
                 sign?: null | components["schemas"]["Sign"];
                 verify?: null | components["schemas"]["Verify"];
-                /** @description Which headers travel with a message: names in lower case, or their beginning and a `*`. */
+                /** @description Which headers travel with a message: names in lower case, or prefixes followed by `*`. */
                 forward_headers?: string[];
                 key_from?: null | components["schemas"]["KeySource"];
                 idempotency_key_from?: null | components["schemas"]["KeySource"];
                 /** @description How messages are processed before they are delivered. */
                 transform?: components["schemas"]["Transform"];
-                /** @description How they are delivered. */
+                /** @description How messages are delivered. */
                 delivery?: components["schemas"]["Delivery"];
-                /** @description What stays in order. */
+                /** @description Which messages stay in order. */
                 ordering?: components["schemas"]["Ordering"];
                 /** @description How many messages of a lane are processed at a time. */
                 processing?: components["schemas"]["Processing"];
@@ -2028,40 +2033,39 @@ export interface components {
                 durability?: components["schemas"]["Durability"];
                 /**
                  * Format: int32
-                 * @description Its share of the processors' claims, relative to other destinations.
+                 * @description The destination's share of the processors' claims, relative to other destinations.
                  */
                 weight?: number;
                 /**
                  * Format: int64
-                 * @description Ingest refuses messages beyond this number of pending ones.
+                 * @description The most pending messages. Beyond this, ingest refuses messages.
                  */
                 backlog_max?: number;
                 /**
                  * Format: int64
-                 * @description Ingest refuses messages beyond this number of pending bytes of bodies; 0: no limit.
+                 * @description The most bytes of bodies of pending messages. Beyond this, ingest refuses messages; 0: no limit.
                  */
                 backlog_bytes_max?: number;
                 /**
                  * Format: int32
-                 * @description The most messages in one second that each ingest process takes for it; 0: no limit.
+                 * @description The most messages per second that each ingest process accepts for the destination; 0: no limit.
                  */
                 ingest_rate_per_second_max?: number;
                 /**
                  * Format: int64
-                 * @description How long an idempotency key is remembered, in milliseconds; 0: while the message that used
-                 *     it is pending.
+                 * @description How long Reseq remembers an idempotency key, in milliseconds; 0: while the message that used the key is pending.
                  */
                 idempotency_window_ms?: number;
                 /**
                  * Format: int64
-                 * @description Ingest refuses messages with an idempotency key beyond this number of keys within the window.
+                 * @description The most idempotency keys within the window. Beyond this, ingest refuses messages that have one.
                  */
                 idempotency_keys_max?: number;
-                /** @description What a repeat under an idempotency key must have in common with the first message. */
+                /** @description When a message with a known idempotency key counts as a repeat. */
                 idempotency_compare?: components["schemas"]["IdempotencyCompare"];
                 /**
                  * Format: int64
-                 * @description The most sources whose marks it keeps.
+                 * @description The most sources whose marks the destination keeps.
                  */
                 sources_max?: number;
                 /**
@@ -2073,24 +2077,24 @@ export interface components {
                 log_bodies?: boolean;
                 /**
                  * Format: int64
-                 * @description The most dead letters. At the limit, a message that would become one halts its lane instead.
-                 *     0: no limit.
+                 * @description The most dead letters. At the limit, a message that would become a dead letter halts its lane instead. 0: no
+                 *     limit.
                  */
                 dead_letters_max?: number;
                 /**
                  * Format: int64
-                 * @description How long a dead letter is kept, in milliseconds; 0: until it is redriven or discarded.
+                 * @description How long Reseq keeps a dead letter, in milliseconds; 0: until it is redriven or discarded.
                  */
                 dead_letters_age_max_ms?: number;
                 /**
                  * Format: int64
-                 * @description With ordering by key: for how many keys without pending messages the last sequence is
-                 *     remembered (the most recent ones); 0: for none.
+                 * @description With ordering by key: the number of keys without pending messages whose last sequence Reseq remembers, the most
+                 *     recent keys; 0: none.
                  */
                 previous_keys_max?: number;
                 /**
                  * Format: int64
-                 * @description How many of the last messages are found by their id; 0: none. Beyond 1,000 there is an index.
+                 * @description How many of the last messages can be found by their id; 0: none. Beyond 1,000, Reseq keeps an index.
                  */
                 ids_max?: number;
                 /** Format: int64 */
@@ -2110,11 +2114,14 @@ export interface components {
                 version: number;
                 /** Format: date-time */
                 written_at: string;
-                /** @description Who wrote it, as in the audit log; `configuration_file` for the file of a process; empty if it is not known. */
+                /**
+                 * @description The caller that wrote the version, as in the audit log; `configuration_file` for the file of a process; empty if
+                 *     it is not known.
+                 */
                 actor: string;
-                /** @description The name of the token; for a configuration file that of the process. */
+                /** @description The name of the token; for a configuration file, the name of the process. */
                 actor_name?: string | null;
-                /** @description What differs from the version before it, if that is kept. Changes of secrets are left out. */
+                /** @description The differences from the version before, if that version is kept. Changes of secrets are left out. */
                 changes?: components["schemas"]["DefinitionChange"][] | null;
                 /** @description The definition, with secrets masked. */
                 definition: Record<string, never>;
@@ -2135,7 +2142,7 @@ export interface components {
                 kind: components["schemas"]["OperationKind"];
                 destination: components["schemas"]["DestinationName"];
                 state: components["schemas"]["OperationState"];
-                /** @description True if it only counts. */
+                /** @description True if the operation only counts. */
                 dry_run: boolean;
                 /** Format: date-time */
                 started_at: string;
@@ -2143,17 +2150,17 @@ export interface components {
                 updated_at: string;
                 /**
                  * Format: int64
-                 * @description Messages that the request selects, or problems that it has found, as far as it has got.
+                 * @description Messages that the request selects, or problems that it has found, counted so far.
                  */
                 matched: number;
                 /**
                  * Format: int64
-                 * @description Messages that it has purged, redriven, discarded, replayed or retried; problems repaired.
+                 * @description Messages that the operation has purged, redriven, discarded, replayed or retried; problems that it has repaired.
                  */
                 affected: number;
                 /**
                  * Format: int64
-                 * @description Messages with which that was not possible.
+                 * @description Messages that the operation could not change.
                  */
                 failed: number;
                 problem?: null | components["schemas"]["Problem"];
@@ -2183,37 +2190,38 @@ export interface components {
         /** @description A page of a list. */
         Items_Pod: {
             items: {
-                /** @description Its unique name; a lease of a built-in transform names it. */
+                /** @description The unique name of the process. A lease of a built-in transform names it. */
                 pod: string;
-                /** @description The name of its machine or container. */
+                /** @description The name of the machine or container. */
                 host: string;
-                /** @description `ingest`, `processor`, `sender`. */
+                /** @description The roles of the process: `ingest`, `processor`, `sender`. */
                 roles: string[];
-                /** @description Its version; null until its second heartbeat. */
+                /** @description The version of the process; null until its second heartbeat. */
                 version?: string | null;
-                /** @description Where it listens for HTTP, as configured; null until its second heartbeat. */
+                /** @description The address at which the process listens for HTTP, as configured; null until its second heartbeat. */
                 address?: string | null;
                 /**
                  * Format: date-time
-                 * @description When it started; null until its second heartbeat.
+                 * @description When the process started; null until its second heartbeat.
                  */
                 started_at?: string | null;
                 /**
                  * Format: int32
-                 * @description The newest schema that it knows.
+                 * @description The newest schema that the process knows.
                  */
                 schema: number;
                 /**
                  * Format: int64
-                 * @description How far its clock is ahead of that of Redis, in seconds; 0 up to one second.
+                 * @description How many seconds the clock of the process is ahead of the clock of Redis; 0 if they differ by at most one
+                 *     second.
                  */
                 clock_ahead_s: number;
                 /**
                  * Format: date-time
-                 * @description It counts as dead from then on, unless it sends another heartbeat (once a second).
+                 * @description The process counts as dead after this time, unless it sends another heartbeat. It sends one per second.
                  */
                 expires_at: string;
-                /** @description The partitions that it owns: it delivers to their destinations. */
+                /** @description The partitions that the process owns: it delivers the messages of their destinations. */
                 partitions: number[];
                 /** @description True for the process that answers. */
                 is_self: boolean;
@@ -2229,7 +2237,7 @@ export interface components {
                 version: number;
                 /** Format: date-time */
                 removed_at: string;
-                /** @description Who removed it, as in the audit log; empty if it is not known. */
+                /** @description The caller that removed the destination, as in the audit log; empty if it is not known. */
                 actor: string;
                 /** @description The name of the token. */
                 actor_name?: string | null;
@@ -2248,13 +2256,13 @@ export interface components {
                 created_at: string;
                 /**
                  * Format: date-time
-                 * @description Null: never.
+                 * @description When the token ends; null: never.
                  */
                 expires_at?: string | null;
                 expired: boolean;
                 /**
                  * Format: date-time
-                 * @description Null: not that anybody noted; up to some seconds late.
+                 * @description When the token was last used, up to some seconds late; null: no known use.
                  */
                 last_used_at?: string | null;
             })[];
@@ -2281,31 +2289,31 @@ export interface components {
         };
         /** @description A lane that holds messages. */
         Lane: {
-            /** @description Its ordering key; null where the destination is one lane. */
+            /** @description The ordering key of the lane; null if the destination is one lane. */
             key?: string | null;
             /**
              * Format: int64
-             * @description Messages that have not left.
+             * @description How many messages have not left the lane.
              */
             pending: number;
             /**
              * Format: int64
-             * @description Those of them that are processed.
+             * @description How many of these messages are processed and not delivered yet.
              */
             ready: number;
             head?: null | components["schemas"]["PendingMessage"];
         };
-        /** @description The largest lanes of the part of Redis's keys that this call visited. */
+        /** @description The largest lanes among the keys of Redis that this call visited. */
         Lanes: {
-            /** @description With `none`, each message is a lane of its own, and none is listed. */
+            /** @description The ordering of the destination. With `none`, each message is its own lane, and the answer lists no lanes. */
             ordering: components["schemas"]["Ordering"];
-            /** @description Those with the most pending messages first. */
+            /** @description The lanes; the lane with the most pending messages comes first. */
             items: components["schemas"]["Lane"][];
             /** @description The `cursor` of the next part; null on the last. */
             next_cursor?: string | null;
             /**
              * Format: double
-             * @description Which share of the keys is visited, 0 to 1; null if that is not known (in a cluster).
+             * @description The share of the keys visited so far, 0 to 1; null if it is not known (in a cluster).
              */
             progress?: number | null;
         };
@@ -2324,7 +2332,7 @@ export interface components {
         };
         /** @description A message under a worker's lease. */
         Lease: {
-            /** @description Names the lease in later calls. */
+            /** @description The token that names the lease in later calls. */
             token: string;
             destination: components["schemas"]["DestinationName"];
             /** Format: int64 */
@@ -2335,9 +2343,9 @@ export interface components {
             key?: string | null;
             /** Format: int32 */
             attempt: number;
-            /** @description True if it may have crashed its last workers: process no other suspect in the same process. */
+            /** @description True if the message may have crashed its last workers. Process no other suspect in the same process. */
             suspect?: boolean;
-            /** @description The checkpoint of the last attempt. */
+            /** @description The checkpoint of the last attempt, as JSON. */
             checkpoint?: unknown;
             /** @description The checkpoint in base64, if some JSON parsers would refuse it. */
             checkpoint_base64?: string | null;
@@ -2351,7 +2359,7 @@ export interface components {
             body?: unknown;
             body_base64?: string | null;
         };
-        /** @description What to do with claimed messages. */
+        /** @description A list of claimed messages, each with the action on it. */
         LeaseItems_CompleteItem: {
             items: {
                 token: string;
@@ -2361,82 +2369,83 @@ export interface components {
                 body_base64?: string | null;
                 /** @description The content type of `body_base64`. */
                 content_type?: string | null;
-                /** @description True: the message is not delivered. */
+                /** @description True: Reseq does not deliver the message. */
                 drop?: boolean;
             }[];
         };
-        /** @description What to do with claimed messages. */
+        /** @description A list of claimed messages, each with the action on it. */
         LeaseItems_ExtendItem: {
             items: {
                 token: string;
                 /**
                  * Format: int64
-                 * @description How long the lease lasts from now.
+                 * @description How long the lease lasts, from now.
                  * @default 30000
                  */
                 lease_ms: number;
-                /** @description The checkpoint for the next attempt; if omitted, the earlier one stays. */
+                /** @description The checkpoint for the next attempt. If absent, the earlier checkpoint stays. */
                 checkpoint?: unknown;
             }[];
         };
-        /** @description What to do with claimed messages. */
+        /** @description A list of claimed messages, each with the action on it. */
         LeaseItems_FailItem: {
             items: {
                 token: string;
-                /** @description What went wrong; the first 2 kB are kept. */
+                /** @description The error; the first 2 kB are kept. */
                 error?: string;
                 /** @description True: no further attempt can succeed. */
                 final?: boolean;
                 /**
                  * Format: int64
-                 * @description How long to wait before the next attempt; the backoff of the definition if absent.
+                 * @description How long the message waits before the next attempt; if absent, the backoff of the definition.
                  */
                 retry_ms?: number | null;
             }[];
         };
-        /** @description What to do with claimed messages. */
+        /** @description A list of claimed messages, each with the action on it. */
         LeaseItems_HeldItem: {
             items: {
                 token: string;
             }[];
         };
-        /** @description What to do with claimed messages. */
+        /** @description A list of claimed messages, each with the action on it. */
         LeaseItems_RefuseItem: {
             items: {
                 token: string;
-                /** @description What went wrong; the first 2 kB are kept. */
+                /** @description The error; the first 2 kB are kept. */
                 error?: string;
                 /** @description True: no further attempt can succeed. */
                 final?: boolean;
                 /**
                  * Format: int64
-                 * @description How long to wait before the next attempt; the backoff of the definition if absent.
+                 * @description How long the message waits before the next attempt; if absent, the backoff of the definition.
                  */
                 retry_ms?: number | null;
             }[];
         };
-        /** @description What to do with claimed messages. */
+        /** @description A list of claimed messages, each with the action on it. */
         LeaseItems_RequeueItem: {
             items: {
                 token: string;
                 /**
                  * Format: int64
-                 * @description How long to wait until somebody gets the message again; 0: not at all. A message may wait like this 1,000 times.
+                 * @description How long the message waits before a worker can get it again; 0: it does not wait. One message can wait in this
+                 *     way 1,000 times.
                  */
                 delay_ms?: number;
             }[];
         };
-        /** @description What to claim. */
+        /** @description Which messages to claim. */
         LeaseRequest: {
-            /** @description Destinations whose transform is `worker`. */
+            /** @description The destinations to claim from. Their transform is `worker`. */
             destinations: components["schemas"]["DestinationName"][];
             /**
-             * @description At most this many messages.
+             * @description The most messages to claim.
              * @default 1
              */
             max: number;
             /**
-             * @description At least this many, or none. Above 1 only with one destination.
+             * @description The fewest messages to claim: if fewer wait, the answer has none. Above 1 only with one destination.
              * @default 1
              */
             min: number;
@@ -2447,13 +2456,13 @@ export interface components {
             wait_ms?: number;
             worker?: null | components["schemas"]["WorkerName"];
             /**
-             * @description False while the process holds a suspect (`suspect`): it gets no other one.
+             * @description False while the process of the worker holds a suspect message: it gets no other suspect.
              * @default true
              */
             suspects: boolean;
             /**
              * Format: int64
-             * @description How long the lease lasts.
+             * @description How long the leases last.
              * @default 30000
              */
             lease_ms: number;
@@ -2463,9 +2472,9 @@ export interface components {
             status: components["schemas"]["LeaseStatus"];
             /** @description When the extended lease expires. */
             expires_at?: string | null;
-            /** @description What happens to the message if its attempts are used up. */
+            /** @description What happens to the message if this attempt was its last one. */
             exhausted?: string | null;
-            /** @description With `attempt_timeout`: what happened, and what to do. */
+            /** @description With `attempt_timeout`: the cause and the remedy. */
             detail?: string | null;
         };
         /** @description One result for each item, in order. */
@@ -2480,22 +2489,22 @@ export interface components {
         /** @description Claimed messages. */
         Leases: {
             leases: components["schemas"]["Lease"][];
-            /** @description Destinations that allow no claim because their data in Redis is damaged. */
+            /** @description The destinations from which nothing can be claimed, because their data in Redis is damaged. */
             damaged?: components["schemas"]["DestinationName"][];
         };
-        /** @description An entry of the log. */
+        /** @description An entry of the log, which may be unreadable. */
         LogEntry: components["schemas"]["GoneMessage"] | components["schemas"]["Unreadable"];
-        /** @description A message: pending, gone, or a dead letter whose log entry is gone. */
+        /** @description A message: pending, gone, or a dead letter whose log entry has left the log. */
         Message: components["schemas"]["PendingMessage"] | components["schemas"]["GoneMessage"] | components["schemas"]["DeadLetter"];
-        /** @description Fields that only the view of one message has. */
+        /** @description Fields that only the view of a single message has. */
         MessageContent: {
             previous?: null | number;
             headers?: {
                 [key: string]: string;
             } | null;
-            /** @description The body, if it is JSON. */
+            /** @description The body, if it is JSON that all parsers can read. */
             body?: unknown;
-            /** @description Any other body. */
+            /** @description The body in base64, if it is not such JSON. */
             body_base64?: string | null;
             /** @description The last errors. */
             errors?: components["schemas"]["Failure"][] | null;
@@ -2512,7 +2521,7 @@ export interface components {
             key?: string | null;
             /**
              * Format: date-time
-             * @description Absent if Redis has too little of the message to tell.
+             * @description When the message arrived; absent if Redis has too little of the message to tell.
              */
             received_at?: string | null;
             /** Format: int32 */
@@ -2524,21 +2533,21 @@ export interface components {
             content_type: string;
             origin?: null | components["schemas"]["Origin"];
             last_error?: null | components["schemas"]["Failure"];
-            /** @description Why the message cannot be read; absent if it can. */
+            /** @description The reason why the message cannot be read; absent if it can be read. */
             damaged?: string | null;
         };
-        /** @description A message of a destination. */
+        /** @description A message, with its destination. */
         MessageFound: {
             destination: components["schemas"]["DestinationName"];
             message: components["schemas"]["Message"];
         };
-        /** @description The lease on a message that is being processed, or that a consumer holds. */
+        /** @description The lease on a message that a worker processes or a consumer holds. */
         MessageLease: {
             worker?: null | components["schemas"]["WorkerName"];
             consumer?: null | components["schemas"]["WorkerName"];
             /**
              * Format: date-time
-             * @description The lease expires then, unless it is extended.
+             * @description When the lease expires, unless it is extended.
              */
             expires_at: string;
         };
@@ -2551,34 +2560,34 @@ export interface components {
             id: string;
             state: components["schemas"]["ResultState"];
             content_type?: string | null;
-            /** @description The output, if it is JSON. */
+            /** @description The output, if it is JSON that all parsers can read. */
             body?: unknown;
-            /** @description Any other output. */
+            /** @description The output in base64, if it is not such JSON. */
             body_base64?: string | null;
             error?: null | components["schemas"]["Failure"];
-            /** @description Why there is no output. */
+            /** @description The reason why there is no output. */
             detail?: string | null;
         };
         /** @description The source of a message, as its producer writes it. */
         MessageSource: {
-            /** @description Its name, such as a table, or a partition of a topic. */
+            /** @description The name of the source, such as a table, or a partition of a topic. */
             name: string;
-            /** @description Where the message is in it. Positions are compared byte by byte. */
+            /** @description The position of the message in its source. Positions are compared byte by byte. */
             position: string;
-            /** @description The position of the message before: the message is stored only after it. */
+            /** @description The position of the message before this one. Reseq stores this message only after that one. */
             after?: string | null;
-            /** @description Store nothing; only move the mark to this position. */
+            /** @description True: stores nothing, and only moves the mark to this position. */
             skip?: boolean;
         };
-        /** @description The messages with an id, one for each destination that has one. */
+        /** @description The messages with an id, one for each destination that has such a message. */
         MessagesFound: {
             items: components["schemas"]["MessageFound"][];
         };
-        /** @description The object as sent: with `destinations` or a `topic`, and with a `body` or a `body_base64`. */
+        /** @description A message in JSON. Give either `destinations` or a `topic`, and either a `body` or a `body_base64`. */
         NewMessage: {
-            /** @description Where the message goes. */
+            /** @description The destinations of the message. */
             destinations?: string[] | null;
-            /** @description Publish to the destinations of this topic. */
+            /** @description The topic to publish to: each of its destinations gets a copy. */
             topic?: string | null;
             /** @description The body, as JSON. */
             body?: unknown;
@@ -2586,46 +2595,46 @@ export interface components {
             body_base64?: string | null;
             /** @description The content type of `body_base64`. */
             content_type?: string | null;
-            /** @description An id of your own; a UUID if absent. */
+            /** @description The id of the message; a new UUID if absent. */
             id?: string | null;
             /** @description The ordering key. */
             key?: string | null;
-            /** @description A repeat with this key stores nothing. */
+            /** @description The idempotency key. A repeated message with the same key is not stored again. */
             idempotency_key?: string | null;
-            /** @description Headers that travel with the message. Each destination says which may (`forward_headers`). */
+            /** @description Headers that travel with the message. Each destination decides which headers it accepts (`forward_headers`). */
             headers?: {
                 [key: string]: string;
             };
             /**
              * Format: int64
-             * @description Process the message only after this time has passed.
+             * @description Reseq processes the message only after this time has passed.
              */
             delay_ms?: number | null;
             /**
              * Format: date-time
-             * @description Process the message only after this instant.
+             * @description Reseq processes the message only after this instant.
              */
             due_at?: string | null;
             /**
              * Format: int64
-             * @description 9 goes first. Only without ordering.
+             * @description The priority: 9 goes first. Only without ordering.
              */
             priority?: number | null;
-            /** @description Keep the output for 60 s, for whoever asks for the result. */
+            /** @description True: keep the output for 60 s, so that the result can be read. */
             keep_result?: boolean | null;
             /**
              * Format: int64
-             * @description The most attempts at processing; not more than the destination allows.
+             * @description The most attempts to process the message; not more than the destination allows.
              */
             attempts_max?: number | null;
             /**
              * Format: int64
-             * @description The upper limit of the first wait after a failed attempt; not more than the longest wait of the destination.
+             * @description The longest wait after the first failed attempt; not longer than the longest wait of the destination.
              */
             backoff_ms?: number | null;
             source?: null | components["schemas"]["MessageSource"];
         };
-        /** @description A message's old and new position. */
+        /** @description The old and the new position of a message. */
         NewPosition: {
             /** Format: int64 */
             sequence: number;
@@ -2636,14 +2645,14 @@ export interface components {
         };
         /** @description A new token. */
         NewToken: components["schemas"]["Token"] & {
-            /** @description The token itself. It is shown only here, and Redis has only its SHA-256. */
+            /** @description The token itself. Only this answer shows it; Redis stores only its SHA-256. */
             token: string;
         };
-        /** @description A check that could not be made, or only in part. It has neither passed nor failed. */
+        /** @description A check that could not run, or only in part. It has neither passed nor failed. */
         NotChecked: {
-            /** @description One of `checks`. */
+            /** @description The check: one of `checks`. */
             check: string;
-            /** @description Why, in one sentence. */
+            /** @description Why the check could not run, in one sentence. */
             reason: string;
         };
         /**
@@ -2657,7 +2666,7 @@ export interface components {
             kind: components["schemas"]["OperationKind"];
             destination: components["schemas"]["DestinationName"];
             state: components["schemas"]["OperationState"];
-            /** @description True if it only counts. */
+            /** @description True if the operation only counts. */
             dry_run: boolean;
             /** Format: date-time */
             started_at: string;
@@ -2665,22 +2674,22 @@ export interface components {
             updated_at: string;
             /**
              * Format: int64
-             * @description Messages that the request selects, or problems that it has found, as far as it has got.
+             * @description Messages that the request selects, or problems that it has found, counted so far.
              */
             matched: number;
             /**
              * Format: int64
-             * @description Messages that it has purged, redriven, discarded, replayed or retried; problems repaired.
+             * @description Messages that the operation has purged, redriven, discarded, replayed or retried; problems that it has repaired.
              */
             affected: number;
             /**
              * Format: int64
-             * @description Messages with which that was not possible.
+             * @description Messages that the operation could not change.
              */
             failed: number;
             problem?: null | components["schemas"]["Problem"];
         };
-        /** @description What only some kinds have. */
+        /** @description Fields that only some kinds of operations have. */
         OperationDetails: {
             /**
              * @description `purge` with `dry_run`: the selected messages by state.
@@ -2691,19 +2700,19 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description `purge`: those of `affected` that leave when their attempt has ended.
+             * @description `purge`: messages of `affected` that leave only when their attempt has ended.
              * @default null
              */
             withdrawing: number | null;
             /**
              * Format: int64
-             * @description `redrive`, `discard`: named dead letters that do not exist (any more).
+             * @description `redrive`, `discard`: dead letters that the request names and that do not exist (any more).
              * @default null
              */
             gone: number | null;
             /**
              * Format: int64
-             * @description `replay`: stored before under the same idempotency key.
+             * @description `replay`: messages that were already stored under the same idempotency key.
              * @default null
              */
             duplicates: number | null;
@@ -2722,37 +2731,37 @@ export interface components {
             /** @default null */
             new_last_sequence: null | number;
             /**
-             * @description `redrive`: the new positions of the first 1,000.
+             * @description `redrive`: the new positions of the first 1,000 messages.
              * @default []
              */
             deliveries: components["schemas"]["NewPosition"][];
             /**
-             * @description `repair`: what it found, by kind.
+             * @description `repair`: the problems found, by kind.
              * @default null
              */
             items: components["schemas"]["Found"][] | null;
             /**
-             * @description `repair`: false if something kept it from comparing everything: repair again.
+             * @description `repair`: false if the operation could not compare everything: repair again.
              * @default null
              */
             counters_verified: boolean | null;
         };
         /**
-         * @description What an operation does.
+         * @description The kind of an operation.
          * @enum {string}
          */
         OperationKind: "purge" | "redrive" | "discard" | "replay" | "retry_heads" | "run_now" | "repair";
         /**
-         * @description How far an operation is.
+         * @description The state of an operation.
          * @enum {string}
          */
         OperationState: "running" | "succeeded" | "failed" | "cancelled" | "interrupted";
         /**
-         * @description What must stay in order.
+         * @description Which messages must stay in order.
          * @enum {string}
          */
         Ordering: "destination" | "key" | "none";
-        /** @description The original of a redriven or replayed message. */
+        /** @description The original of a message that was redriven or replayed. */
         Origin: {
             destination: components["schemas"]["DestinationName"];
             /** Format: int64 */
@@ -2760,21 +2769,21 @@ export interface components {
             /** Format: int64 */
             sequence: number;
         };
-        /** @description What to pause or to resume; everything if `what` is absent. */
+        /** @description The part to pause or to resume: everything if `what` is absent. */
         Pause: {
             what?: null | components["schemas"]["PausedPart"];
         };
-        /** @description What is paused now. */
+        /** @description The paused parts of the destination. */
         PauseState: {
             paused: components["schemas"]["Paused"];
         };
         /** @description Which parts of a destination are paused. */
         Paused: {
-            /** @description Ingest refuses messages. */
+            /** @description True if ingest refuses messages. */
             ingest: boolean;
-            /** @description Nobody can claim a message. */
+            /** @description True if no processor or worker can claim messages. */
             processing: boolean;
-            /** @description The sender sends nothing. */
+            /** @description True if the sender sends no messages. */
             delivery: boolean;
         };
         /**
@@ -2799,37 +2808,38 @@ export interface components {
         };
         /** @description A live process of Reseq. */
         Pod: {
-            /** @description Its unique name; a lease of a built-in transform names it. */
+            /** @description The unique name of the process. A lease of a built-in transform names it. */
             pod: string;
-            /** @description The name of its machine or container. */
+            /** @description The name of the machine or container. */
             host: string;
-            /** @description `ingest`, `processor`, `sender`. */
+            /** @description The roles of the process: `ingest`, `processor`, `sender`. */
             roles: string[];
-            /** @description Its version; null until its second heartbeat. */
+            /** @description The version of the process; null until its second heartbeat. */
             version?: string | null;
-            /** @description Where it listens for HTTP, as configured; null until its second heartbeat. */
+            /** @description The address at which the process listens for HTTP, as configured; null until its second heartbeat. */
             address?: string | null;
             /**
              * Format: date-time
-             * @description When it started; null until its second heartbeat.
+             * @description When the process started; null until its second heartbeat.
              */
             started_at?: string | null;
             /**
              * Format: int32
-             * @description The newest schema that it knows.
+             * @description The newest schema that the process knows.
              */
             schema: number;
             /**
              * Format: int64
-             * @description How far its clock is ahead of that of Redis, in seconds; 0 up to one second.
+             * @description How many seconds the clock of the process is ahead of the clock of Redis; 0 if they differ by at most one
+             *     second.
              */
             clock_ahead_s: number;
             /**
              * Format: date-time
-             * @description It counts as dead from then on, unless it sends another heartbeat (once a second).
+             * @description The process counts as dead after this time, unless it sends another heartbeat. It sends one per second.
              */
             expires_at: string;
-            /** @description The partitions that it owns: it delivers to their destinations. */
+            /** @description The partitions that the process owns: it delivers the messages of their destinations. */
             partitions: number[];
             /** @description True for the process that answers. */
             is_self: boolean;
@@ -2869,23 +2879,23 @@ export interface components {
          * @enum {string}
          */
         Processing: "parallel" | "serial";
-        /** @description What to purge. */
+        /** @description Which messages to purge. */
         PurgeRequest: {
-            /** @description Only count. */
+            /** @description True: only counts the messages. */
             dry_run?: boolean;
-            /** @description Only with this ordering key; `""`: without one. */
+            /** @description Only messages with this ordering key; `""`: messages without a key. */
             key?: string | null;
         };
         /** @description A message that a consumer refuses. */
         RefuseItem: {
             token: string;
-            /** @description What went wrong; the first 2 kB are kept. */
+            /** @description The error; the first 2 kB are kept. */
             error?: string;
             /** @description True: no further attempt can succeed. */
             final?: boolean;
             /**
              * Format: int64
-             * @description How long to wait before the next attempt; the backoff of the definition if absent.
+             * @description How long the message waits before the next attempt; if absent, the backoff of the definition.
              */
             retry_ms?: number | null;
         };
@@ -2894,7 +2904,7 @@ export interface components {
             removed: components["schemas"]["DestinationName"];
             /**
              * Format: int64
-             * @description Pending messages that were removed with it.
+             * @description How many pending messages were removed with the destination.
              */
             removed_messages: number;
         };
@@ -2905,63 +2915,63 @@ export interface components {
             version: number;
             /** Format: date-time */
             removed_at: string;
-            /** @description Who removed it, as in the audit log; empty if it is not known. */
+            /** @description The caller that removed the destination, as in the audit log; empty if it is not known. */
             actor: string;
             /** @description The name of the token. */
             actor_name?: string | null;
             /** @description The definition, with secrets masked. */
             definition: Record<string, never>;
         };
-        /** @description A source whose mark was to be forgotten. */
+        /** @description A source whose mark a client removed. */
         RemovedSource: {
             name: string;
-            /** @description False if it had no mark. */
+            /** @description False if the source had no mark. */
             removed: boolean;
         };
         /** @description A topic that was removed. */
         RemovedTopic: {
             removed: components["schemas"]["TopicName"];
         };
-        /** @description How to repair. */
+        /** @description The options of a repair. */
         RepairRequest: {
-            /** @description Find, but change nothing. */
+            /** @description True: finds problems, but changes nothing. */
             dry_run?: boolean;
         };
-        /** @description What to replay, and where to. */
+        /** @description Which messages to replay, and to which destination. */
         ReplayRequest: {
             from_sequence?: null | number;
             to_sequence?: null | number;
-            /** @description Delivered since this time (RFC 3339). */
+            /** @description Only messages delivered since this time (RFC 3339). */
             from_time?: string | null;
-            /** @description Delivered until this time (RFC 3339). */
+            /** @description Only messages delivered until this time (RFC 3339). */
             to_time?: string | null;
             to_destination?: null | components["schemas"]["DestinationName"];
             /**
              * Format: int32
-             * @description At most so many messages a second; as fast as possible if absent.
+             * @description The most messages per second; as fast as possible if absent.
              */
             rate_per_second?: number | null;
-            /** @description Only count. */
+            /** @description True: only counts the messages. */
             dry_run?: boolean;
-            /** @description A repeat with this key enqueues nothing twice; also as the header `Idempotency-Key`. */
+            /** @description A repeat with this key enqueues no message twice. Also accepted as the header `Idempotency-Key`. */
             idempotency_key?: string | null;
         };
-        /** @description What was checked, and what was found. */
+        /** @description The checks that ran, and their findings. */
         Report: {
-            /** @description The pod that answers: the clock, the rights and the damage are those that it knows. */
+            /** @description The pod that answers. The checks of the clock, the rights and the damage show what this pod knows. */
             pod: string;
-            /** @description Its version. */
+            /** @description The version of this pod. */
             version: string;
             /**
              * Format: int32
-             * @description The newest schema that it knows.
+             * @description The newest schema that this pod knows.
              */
             schema: number;
             /** Format: date-time */
             checked_at: string;
             /** @description The names of all checks. A check has passed if it has no finding and is not in `not_checked`. */
             checks: string[];
-            /** @description The worst first. */
+            /** @description The findings, the worst first. */
             findings: components["schemas"]["Finding"][];
             not_checked: components["schemas"]["NotChecked"][];
         };
@@ -2970,20 +2980,21 @@ export interface components {
             token: string;
             /**
              * Format: int64
-             * @description How long to wait until somebody gets the message again; 0: not at all. A message may wait like this 1,000 times.
+             * @description How long the message waits before a worker can get it again; 0: it does not wait. One message can wait in this
+             *     way 1,000 times.
              */
             delay_ms?: number;
         };
         /**
-         * @description How far the processing of a message is.
+         * @description The state of the processing of a message.
          * @enum {string}
          */
         ResultState: "pending" | "processed" | "dropped" | "failed" | "cancelled" | "not_kept";
-        /** @description The head that was retried; with `all`, the operation. */
+        /** @description The head that was retried; with `all`, the bulk operation. */
         Retried: components["schemas"]["HeadState"] | components["schemas"]["Operation"];
-        /** @description Which head to retry, and with which body. */
+        /** @description Which head to retry, optionally with a repaired body. */
         RetryHead: {
-            /** @description With ordering by key: the lane. */
+            /** @description The ordering key of the lane, with ordering by key. */
             key?: string | null;
             sequence?: null | number;
             /** @description A repaired body, as JSON. */
@@ -2992,11 +3003,11 @@ export interface components {
             body_base64?: string | null;
             /** @description The content type of `body_base64`. */
             content_type?: string | null;
-            /** @description True: all heads that are halted or in backoff, in place of one. */
+            /** @description True: retries all heads that are halted or in backoff, instead of one head. */
             all?: boolean;
             /**
              * Format: int32
-             * @description With `all`: at most so many a second; as fast as possible if absent.
+             * @description With `all`: the most retries per second; as fast as possible if absent.
              */
             rate_per_second?: number | null;
         };
@@ -3004,42 +3015,39 @@ export interface components {
         RevokedToken: {
             revoked: string;
         };
-        /** @description Which version a rollback takes. */
+        /** @description The version that a rollback restores. */
         Rollback: {
             /**
              * Format: int64
-             * @description One of the kept versions; if absent, the one before the current.
+             * @description One of the kept versions; if absent, the version before the current one.
              * @default null
              */
             to: number | null;
         };
         /** @description Which delayed messages to make due. */
         RunNowRequest: {
-            /** @description Only count. */
+            /** @description True: only counts the messages. */
             dry_run?: boolean;
-            /** @description Only with this ordering key; `""`: without one. */
+            /** @description Only messages with this ordering key; `""`: messages without a key. */
             key?: string | null;
         };
         /**
-         * @description What a caller may do.
+         * @description A kind of calls that a token allows.
          * @enum {string}
          */
         Scope: "ingest" | "work" | "read" | "operate" | "admin";
-        /**
-         * @description The body of a redrive or a discard.
-         *     Has exactly one of `sequences`, `all` and `filter`.
-         */
+        /** @description The dead letters of a redrive or a discard. Give exactly one of `sequences`, `all` and `filter`. */
         Selection: {
             /** @description The dead letters with these sequences. */
             sequences?: number[] | null;
-            /** @description True: all of the destination. */
+            /** @description True: all dead letters of the destination. */
             all?: boolean;
             filter?: null | components["schemas"]["Filter"];
-            /** @description Only count. */
+            /** @description True: only counts the dead letters. */
             dry_run?: boolean;
             /**
              * Format: int32
-             * @description Redrive: at most so many a second; as fast as possible if absent.
+             * @description Redrive: the most dead letters per second; as fast as possible if absent.
              */
             rate_per_second?: number | null;
         };
@@ -3048,11 +3056,11 @@ export interface components {
          * @enum {string}
          */
         Severity: "error" | "warning" | "info";
-        /** @description How deliveries are signed: as Standard Webhooks say. */
+        /** @description How deliveries are signed, according to Standard Webhooks. */
         Sign: {
             /**
-             * @description `whsec_…` for `v1` (HMAC-SHA256), `whsk_…` for `v1a` (Ed25519). Each makes a signature, so that a
-             *     receiver may know the old or the new secret while it changes.
+             * @description `whsec_…` for `v1` (HMAC-SHA256), `whsk_…` for `v1a` (Ed25519). Each secret makes a signature, so that during a
+             *     change a receiver may know the old or the new secret.
              */
             secrets: string[];
         };
@@ -3063,23 +3071,24 @@ export interface components {
         SignatureEncoding: "hex" | "base64" | "base64_url";
         /** @description Which head to skip. */
         SkipHead: {
-            /** @description With ordering by key: the lane. */
+            /** @description The ordering key of the lane, with ordering by key. */
             key?: string | null;
             /**
              * Format: int64
-             * @description The head; refused if another message is it, so that a repeat skips no other.
+             * @description The sequence of the expected head. If another message is the head now, the call is refused, so that a repeated
+             *     call skips no other message.
              */
             sequence: number;
         };
-        /** @description A source whose messages arrived. */
+        /** @description A source that has sent messages to the destination. */
         Source: {
             name: string;
-            /** @description The position of its last message. */
+            /** @description The position of the last message of the source. */
             mark: string;
         };
         /** @description All sources of a destination. */
         Sources: {
-            /** @description In the order of their names; at most `sources_max`. */
+            /** @description The sources, by name; at most `sources_max`. */
             items: components["schemas"]["Source"][];
         };
         /**
@@ -3096,13 +3105,13 @@ export interface components {
         Stats: {
             /**
              * Format: int64
-             * @description The last sequence stamped.
+             * @description The last sequence that was stamped.
              */
             last_sequence: number;
             /**
              * Format: int64
-             * @description Messages that are not gone: the sum of the next six. Together with the totals of gone
-             *     messages it equals `last_sequence`.
+             * @description Messages that have not left: the sum of the next six numbers. Together with the totals of messages that have
+             *     left, it equals `last_sequence`.
              */
             pending: number;
             /**
@@ -3117,7 +3126,7 @@ export interface components {
             processing: number;
             /**
              * Format: int64
-             * @description Messages that are processed, or need not be, and wait for their turn to be delivered.
+             * @description Messages that are processed, or need no processing, and wait for their turn to be delivered.
              */
             ready: number;
             /**
@@ -3127,7 +3136,7 @@ export interface components {
             delivering: number;
             /**
              * Format: int64
-             * @description Messages whose attempts are used up: their lanes wait for an operator.
+             * @description Messages that have no attempts left: their lanes wait for an operator.
              */
             halted: number;
             /**
@@ -3137,7 +3146,7 @@ export interface components {
             delayed: number;
             /**
              * Format: int64
-             * @description The bytes of the pending messages' bodies, as they arrived.
+             * @description The bytes of the pending messages' bodies as they arrived.
              */
             pending_bytes: number;
             /**
@@ -3168,14 +3177,14 @@ export interface components {
             /** @description Which parts are paused. */
             paused: components["schemas"]["Paused"];
             /**
-             * @description Unreadable fields of the destination's hash, and unreadable keys. Their numbers are 0, and
-             *     numbers derived from them are wrong.
+             * @description Fields of the destination's hash and keys that cannot be read. Their numbers are 0, and numbers derived from
+             *     them are wrong.
              */
             damaged?: string[];
-            /** @description Why it needs attention, the worst first; empty if it is well. */
+            /** @description Why the destination needs attention, the worst cause first; empty if it needs none. */
             attention: components["schemas"]["Attention"][];
             head?: null | components["schemas"]["Head"];
-            /** @description If there are many lanes, the oldest heads. */
+            /** @description The oldest heads, if the destination has several lanes. */
             heads?: components["schemas"]["Head"][];
         };
         /** @description The copy of a message in one destination. */
@@ -3187,12 +3196,13 @@ export interface components {
             epoch: number;
             /**
              * @description True if the message had been stored before, under the same idempotency key or from the same position of its
-             *     source (then sequence and epoch are 0: they are not known); or if it only moves the mark of its source.
+             *     source. In the second case, sequence and epoch are 0, because they are not known. Also true if the message only
+             *     moves the mark of its source.
              */
             duplicate: boolean;
-            /** @description The level that the message has reached. */
+            /** @description The durability that the message has reached. */
             durability: components["schemas"]["Durability"];
-            /** @description For a duplicate under an idempotency key: the id of the first message. */
+            /** @description The id of the first message, for a duplicate under an idempotency key. */
             id?: string | null;
         };
         /** @description A token, without its secret. */
@@ -3203,32 +3213,32 @@ export interface components {
             created_at: string;
             /**
              * Format: date-time
-             * @description Null: never.
+             * @description When the token ends; null: never.
              */
             expires_at?: string | null;
             expired: boolean;
             /**
              * Format: date-time
-             * @description Null: not that anybody noted; up to some seconds late.
+             * @description When the token was last used, up to some seconds late; null: no known use.
              */
             last_used_at?: string | null;
         };
-        /** @description A token to make. */
+        /** @description A token to create. */
         TokenRequest: {
-            /** @description What it is for. */
+            /** @description A name that says what the token is for. */
             name: string;
-            /** @description What its holder may do. */
+            /** @description The scopes: what the holder may do. */
             scopes: components["schemas"]["Scope"][];
-            /** @description With which destinations; all if absent. */
+            /** @description The destinations that the holder may use; all if absent. */
             destinations?: components["schemas"]["DestinationName"][] | null;
             /**
              * Format: int64
-             * @description It ends after this time; never if absent.
+             * @description The token ends after this time; never if absent.
              */
             expires_in_ms?: number | null;
             /**
              * Format: int32
-             * @description The most messages in one second that each process takes from its holder; 0: no limit.
+             * @description The most messages that each process accepts from the holder in one second; 0: no limit.
              */
             rate_per_second_max?: number;
         };
@@ -3241,7 +3251,7 @@ export interface components {
         /** @description The definition of a topic, as PUT takes it. */
         TopicDefinition: {
             name?: null | components["schemas"]["TopicName"];
-            /** @description Each gets a copy of what is published. */
+            /** @description The destinations. Each gets a copy of a published message. */
             destinations: components["schemas"]["DestinationName"][];
         };
         /** @description A topic's name: `[a-z0-9._-]{1,64}`, like a destination's. */
@@ -3276,7 +3286,7 @@ export interface components {
             cancelled_total: number;
             /**
              * Format: int64
-             * @description How many destinations need attention. One whose server does not answer is one of them.
+             * @description How many destinations need attention. A destination whose server does not answer is one of them.
              */
             needs_attention: number;
         };
@@ -3311,14 +3321,14 @@ export interface components {
             timeout_ms: number;
             /**
              * Format: int64
-             * @description `worker`: an attempt that extends its lease fails this many milliseconds after it began or last saved a
-             *     checkpoint; 0: never.
+             * @description `worker`: an attempt fails this many milliseconds after it began or last saved a checkpoint, even if the worker
+             *     extends its lease; 0: never.
              * @default 3600000
              */
             attempt_ms_max: number;
             /**
              * Format: int32
-             * @description Attempts at once in one processor pod.
+             * @description The most attempts that run at once in one processor pod.
              * @default 64
              */
             concurrency: number;
@@ -3330,19 +3340,19 @@ export interface components {
             rate_per_second_max: number;
             /**
              * Format: int32
-             * @description How many of these attempts may start at once, after a time without any.
+             * @description How many of these attempts may start at once, after a time without attempts.
              * @default 1
              */
             burst: number;
             /**
              * Format: int32
-             * @description The message is given up (`on_exhausted`) after this many failed attempts; 0: never.
+             * @description After this many failed attempts, Reseq gives the message up (`on_exhausted`); 0: never.
              * @default 10
              */
             attempts_max: number;
             /**
              * Format: int32
-             * @description The message is given up after this many expired leases (its processors died); 0: never.
+             * @description After this many expired leases (its processors died), Reseq gives the message up; 0: never.
              * @default 5
              */
             stalls_max: number;
@@ -3374,19 +3384,19 @@ export interface components {
         Unreadable: {
             /** Format: int64 */
             sequence: number;
-            /** @description Why. */
+            /** @description The reason why the entry cannot be read. */
             damaged: string;
         };
         /** @description How the signatures of arriving requests are verified. */
         Verify: {
             /** @description Who signs, and how. */
             kind: components["schemas"]["VerifyKind"];
-            /** @description A signature of one of these secrets is enough, so that a secret can be changed without a pause. */
+            /** @description The secrets. A signature with one of them is enough, so that a secret can be changed without a pause. */
             secrets: string[];
             /**
              * Format: int64
-             * @description How far the time of a signature may be from now, in milliseconds; 5 minutes if absent. Only where a
-             *     time is signed.
+             * @description The longest difference between the time of a signature and now, in milliseconds; 5 minutes if absent. Only for
+             *     signatures that cover a time.
              */
             tolerance_ms?: number | null;
             /** @description `hmac`: the header with the signature. */
@@ -3397,20 +3407,20 @@ export interface components {
             prefix?: string | null;
             /** @description `hmac`: the header with the time of the signature. */
             timestamp_header?: string | null;
-            /** @description `hmac`: the header with the id of the message. It becomes the idempotency key, if it is signed. */
+            /** @description `hmac`: the header with the id of the message. The id becomes the idempotency key, if the signature covers it. */
             id_header?: string | null;
             /** @description `hmac`: the text that is signed, with `{body}`, `{timestamp}` and `{id}`. */
             signed?: string | null;
         };
         /**
-         * @description Who signs, and how.
+         * @description Who signs requests, and how.
          * @enum {string}
          */
         VerifyKind: "standard_webhooks" | "stripe" | "github" | "hmac";
-        /** @description What blocks a lane. */
+        /** @description The cause that blocks a lane, with details. */
         Why: {
             destination: components["schemas"]["DestinationName"];
-            /** @description The lane's ordering key, with ordering by key. */
+            /** @description The ordering key of the lane, with ordering by key. */
             key?: string | null;
             cause: components["schemas"]["BlockedBy"];
             /** @description The cause in one sentence. */
@@ -3418,19 +3428,19 @@ export interface components {
             head?: null | components["schemas"]["PendingMessage"];
             /**
              * Format: int64
-             * @description How long it has been the head, in milliseconds; absent if that is not known (any more).
+             * @description For how many milliseconds the message has been the head; absent if that is not known (any more).
              */
             blocked_ms?: number | null;
             /**
-             * @description Of this time, the milliseconds by cause, since the head was first sampled. Absent if another process samples the
-             *     lane, or none yet.
+             * @description How many of these milliseconds each cause took, since the head was first sampled. Absent if another process
+             *     samples the lane, or no process has sampled it yet.
              */
             blocked_ms_by_cause?: {
                 [key: string]: number;
             } | null;
             /**
              * Format: date-time
-             * @description The head's next attempt begins then, if it waits for one.
+             * @description When the next attempt of the head begins, if the head waits for an attempt.
              */
             next_attempt_at?: string | null;
             /**
@@ -3440,19 +3450,19 @@ export interface components {
             behind: number;
             /**
              * Format: int64
-             * @description The bytes of their bodies; absent where a destination has several lanes.
+             * @description The total size of the bodies behind the head, in bytes; absent if the destination has several lanes.
              */
             bytes_behind?: number | null;
-            /** @description The pod that delivers this destination's messages; absent if there is none. */
+            /** @description The pod that delivers the messages of this destination; absent if there is none. */
             owner?: string | null;
             /**
              * Format: date-time
              * @description When the owner last reported that it is alive.
              */
             owner_seen_at?: string | null;
-            /** @description What is known of the whole destination, in sentences. */
+            /** @description Sentences about the whole destination. */
             summary: string[];
-            /** @description What an operator can do. */
+            /** @description Actions that an operator can take. */
             actions: components["schemas"]["Action"][];
         };
         /** @description The result of a withdrawal. */
@@ -3460,7 +3470,7 @@ export interface components {
             /** Format: int64 */
             sequence: number;
             state: components["schemas"]["WithdrawalState"];
-            /** @description What a message that is still withdrawing waits for. */
+            /** @description The reason why a message is still pending. */
             detail?: string | null;
         };
         /**
@@ -3468,7 +3478,7 @@ export interface components {
          * @enum {string}
          */
         WithdrawalState: "cancelled" | "dead_lettered" | "dropped" | "withdrawing";
-        /** @description The name of who holds a lease: a worker's own, or that of a pod. `[A-Za-z0-9._:@-]{1,64}` */
+        /** @description The name of a holder of leases: a name that a worker chose, or the name of a pod. `[A-Za-z0-9._:@-]{1,64}` */
         WorkerName: string;
     };
     responses: {
@@ -4582,19 +4592,19 @@ export interface operations {
     list_messages: {
         parameters: {
             query?: {
-                /** @description Only in this state. */
+                /** @description Only messages in this state. */
                 state?: components["schemas"]["State"];
-                /** @description Only with this ordering key; `""`: without one. */
+                /** @description Only messages with this ordering key; `""`: messages without a key. */
                 key?: string;
-                /** @description From this sequence on. */
+                /** @description Only messages from this sequence on. */
                 from_sequence?: number;
-                /** @description Up to this sequence. */
+                /** @description Only messages up to this sequence. */
                 to_sequence?: number;
-                /** @description Received since this time (RFC 3339). */
+                /** @description Only messages received since this time (RFC 3339). */
                 from_time?: string;
-                /** @description Received until this time (RFC 3339). */
+                /** @description Only messages received until this time (RFC 3339). */
                 to_time?: string;
-                /** @description Only with this text in the detail of one of the errors. */
+                /** @description Only messages with this text in the detail of one of the errors. */
                 error?: string;
                 /** @description The approximate size of a page. */
                 limit?: number;
@@ -4636,25 +4646,25 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat with this key stores nothing. With or without quotes. */
+                /** @description The idempotency key, with or without quotes. A repeated message with the same key is not stored again. */
                 "Idempotency-Key"?: string | null;
                 /** @description The ordering key, percent-encoded. */
                 "Reseq-Key"?: string | null;
-                /** @description An id of your own, percent-encoded. */
+                /** @description The id of the message, percent-encoded; a new UUID if absent. */
                 "Reseq-Id"?: string | null;
-                /** @description Process the message only after this time, such as `15s`. */
+                /** @description Reseq processes the message only after this time has passed, such as `15s`. */
                 "Reseq-Delay"?: string | null;
-                /** @description Process the message only after this instant (RFC 3339). */
+                /** @description Reseq processes the message only after this instant (RFC 3339). */
                 "Reseq-Due-At"?: string | null;
-                /** @description 0 to 9; 9 goes first. */
+                /** @description The priority, 0 to 9: 9 goes first. */
                 "Reseq-Priority"?: number | null;
-                /** @description `true`: keep the output for 60 s, for whoever asks for the result. */
+                /** @description `true`: keep the output for 60 s, so that the result can be read. */
                 "Reseq-Keep-Result"?: string | null;
-                /** @description The most attempts at processing, such as `3`; not more than the destination allows. */
+                /** @description The most attempts to process the message, such as `3`; not more than the destination allows. */
                 "Reseq-Attempts-Max"?: string | null;
-                /** @description The longest first wait after a failed attempt, such as `15s`. */
+                /** @description The longest wait after the first failed attempt, such as `15s`. */
                 "Reseq-Backoff"?: string | null;
-                /** @description Where the message comes from: `name="orders/3", position="0012", after="0011"`. */
+                /** @description The source of the message: `name="orders/3", position="0012", after="0011"`. */
                 "Reseq-Source"?: string | null;
             };
             path: {
@@ -5019,7 +5029,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is done */
+            /** @description The operation has ended */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5028,7 +5038,7 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /** @description It goes on */
+            /** @description The operation continues after this answer */
             202: {
                 headers: {
                     /** @description Where the operation can be read */
@@ -5195,7 +5205,7 @@ export interface operations {
     remove_destination: {
         parameters: {
             query?: {
-                /** @description True: with its pending messages and dead letters. */
+                /** @description True: also removes its pending messages and dead letters. */
                 force?: boolean;
             };
             header?: never;
@@ -5593,13 +5603,13 @@ export interface operations {
                 limit?: number;
                 /** @description The `next_cursor` of the page before; only with `sort=name`. */
                 cursor?: string;
-                /** @description Which destinations come first. Other orders than `name` have one page. */
+                /** @description The order of the destinations. An order other than `name` has one page. */
                 sort?: "name" | "pending" | "stuck";
-                /** @description True: with the oldest heads of each destination that is listed. */
+                /** @description True: adds the oldest heads of each listed destination. */
                 heads?: boolean;
                 /** @description True: only the destinations that need attention. */
                 attention?: boolean;
-                /** @description False: without the sums over all destinations, which cost a look at each of them. `true` if absent. */
+                /** @description False: leaves out the sums over all destinations, which need a read of each destination. `true` if absent. */
                 totals?: boolean;
             };
             header?: never;
@@ -5664,8 +5674,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description The lane of this ordering key; `""`: of the messages without a key. Without it: the lane whose
-                 *     head is the oldest.
+                 * @description The ordering key of the lane; `""`: the lane of messages without a key. If absent: the lane with the oldest
+                 *     head.
                  */
                 key?: string;
             };
@@ -5703,7 +5713,7 @@ export interface operations {
     list_lanes: {
         parameters: {
             query?: {
-                /** @description How many lanes. */
+                /** @description The most lanes of the answer. */
                 limit?: number;
                 /** @description The `next_cursor` of the part before. */
                 cursor?: string;
@@ -5947,15 +5957,15 @@ export interface operations {
     list_audit: {
         parameters: {
             query?: {
-                /** @description Only what this caller did: the id or the name of its token, or another value of `actor`. */
+                /** @description Only actions of this caller: the id or the name of its token, or another value of `actor`. */
                 actor?: string;
-                /** @description Only this action, for example `purge`. */
+                /** @description Only entries with this action, for example `purge`. */
                 action?: string;
-                /** @description Only what was done to this destination. */
+                /** @description Only actions that concern this destination. */
                 destination?: components["schemas"]["DestinationName"];
-                /** @description Done since this time (RFC 3339). */
+                /** @description Only actions since this time (RFC 3339). */
                 from_time?: string;
-                /** @description Done until this time (RFC 3339). */
+                /** @description Only actions until this time (RFC 3339). */
                 to_time?: string;
                 /** @description The size of a page. */
                 limit?: number;
@@ -6376,7 +6386,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is done */
+            /** @description The operation has ended */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6385,7 +6395,7 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /** @description It goes on */
+            /** @description The operation continues after this answer */
             202: {
                 headers: {
                     /** @description Where the operation can be read */
@@ -6436,7 +6446,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is done */
+            /** @description The operation has ended */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6445,7 +6455,7 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /** @description It goes on */
+            /** @description The operation continues after this answer */
             202: {
                 headers: {
                     /** @description Where the operation can be read */
@@ -6472,19 +6482,19 @@ export interface operations {
     list_dead_letters: {
         parameters: {
             query?: {
-                /** @description Only with this ordering key; `""`: without one. */
+                /** @description Only dead letters with this ordering key; `""`: dead letters without a key. */
                 key?: string;
-                /** @description Only those that were given up in this stage. */
+                /** @description Only dead letters of this stage. */
                 stage?: components["schemas"]["Stage"];
-                /** @description From this sequence on. */
+                /** @description Only dead letters from this sequence on. */
                 from_sequence?: number;
-                /** @description Up to this sequence. */
+                /** @description Only dead letters up to this sequence. */
                 to_sequence?: number;
-                /** @description Dead letters since this time (RFC 3339). */
+                /** @description Only messages that became dead letters since this time (RFC 3339). */
                 from_time?: string;
-                /** @description Dead letters until this time (RFC 3339). */
+                /** @description Only messages that became dead letters until this time (RFC 3339). */
                 to_time?: string;
-                /** @description Only with this text in the reason, or in the detail of one of the errors. */
+                /** @description Only dead letters with this text in the reason, or in the detail of one of the errors. */
                 error?: string;
                 /** @description The size of a page. */
                 limit?: number;
@@ -6629,7 +6639,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is done */
+            /** @description The operation has ended */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6638,7 +6648,7 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /** @description It goes on */
+            /** @description The operation continues after this answer */
             202: {
                 headers: {
                     /** @description Where the operation can be read */
@@ -6690,7 +6700,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is done */
+            /** @description The operation has ended */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6699,7 +6709,7 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /** @description It goes on */
+            /** @description The operation continues after this answer */
             202: {
                 headers: {
                     /** @description Where the operation can be read */
@@ -6726,17 +6736,17 @@ export interface operations {
     list_log: {
         parameters: {
             query?: {
-                /** @description Only with this ordering key; `""`: without one. */
+                /** @description Only messages with this ordering key; `""`: messages without a key. */
                 key?: string;
-                /** @description Only those that left in this state. */
+                /** @description Only messages that left with this state. */
                 state?: components["schemas"]["State"];
-                /** @description From this sequence on. */
+                /** @description Only messages from this sequence on. */
                 from_sequence?: number;
-                /** @description Up to this sequence. */
+                /** @description Only messages up to this sequence. */
                 to_sequence?: number;
-                /** @description Gone since this time (RFC 3339). */
+                /** @description Only messages that left since this time (RFC 3339). */
                 from_time?: string;
-                /** @description Gone until this time (RFC 3339). */
+                /** @description Only messages that left until this time (RFC 3339). */
                 to_time?: string;
                 /** @description The size of a page. */
                 limit?: number;
@@ -6777,11 +6787,11 @@ export interface operations {
     tail_deliveries: {
         parameters: {
             query?: {
-                /** @description Only of this destination. */
+                /** @description Only deliveries of this destination. */
                 destination?: string;
-                /** @description Only with this ordering key; `""`: without one. */
+                /** @description Only deliveries of messages with this ordering key; `""`: messages without a key. */
                 key?: string;
-                /** @description Only those that ended in this way. */
+                /** @description Only deliveries with this outcome. */
                 outcome?: "accepted" | "refused";
                 /** @description The answer ends after this time, in milliseconds. */
                 duration_ms?: number;
@@ -6841,7 +6851,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is done */
+            /** @description The operation has ended */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6850,7 +6860,7 @@ export interface operations {
                     "application/json": components["schemas"]["Operation"];
                 };
             };
-            /** @description It goes on */
+            /** @description The operation continues after this answer */
             202: {
                 headers: {
                     /** @description Where the operation can be read */
@@ -7671,25 +7681,25 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat with this key stores nothing. With or without quotes. */
+                /** @description The idempotency key, with or without quotes. A repeated message with the same key is not stored again. */
                 "Idempotency-Key"?: string | null;
                 /** @description The ordering key, percent-encoded. */
                 "Reseq-Key"?: string | null;
-                /** @description An id of your own, percent-encoded. */
+                /** @description The id of the message, percent-encoded; a new UUID if absent. */
                 "Reseq-Id"?: string | null;
-                /** @description Process the message only after this time, such as `15s`. */
+                /** @description Reseq processes the message only after this time has passed, such as `15s`. */
                 "Reseq-Delay"?: string | null;
-                /** @description Process the message only after this instant (RFC 3339). */
+                /** @description Reseq processes the message only after this instant (RFC 3339). */
                 "Reseq-Due-At"?: string | null;
-                /** @description 0 to 9; 9 goes first. */
+                /** @description The priority, 0 to 9: 9 goes first. */
                 "Reseq-Priority"?: number | null;
-                /** @description `true`: keep the output for 60 s, for whoever asks for the result. */
+                /** @description `true`: keep the output for 60 s, so that the result can be read. */
                 "Reseq-Keep-Result"?: string | null;
-                /** @description The most attempts at processing, such as `3`; not more than the destination allows. */
+                /** @description The most attempts to process the message, such as `3`; not more than the destination allows. */
                 "Reseq-Attempts-Max"?: string | null;
-                /** @description The longest first wait after a failed attempt, such as `15s`. */
+                /** @description The longest wait after the first failed attempt, such as `15s`. */
                 "Reseq-Backoff"?: string | null;
-                /** @description Where the message comes from: `name="orders/3", position="0012", after="0011"`. */
+                /** @description The source of the message: `name="orders/3", position="0012", after="0011"`. */
                 "Reseq-Source"?: string | null;
             };
             path: {
@@ -7738,25 +7748,25 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat with this key stores nothing. With or without quotes. */
+                /** @description The idempotency key, with or without quotes. A repeated message with the same key is not stored again. */
                 "Idempotency-Key"?: string | null;
                 /** @description The ordering key, percent-encoded. */
                 "Reseq-Key"?: string | null;
-                /** @description An id of your own, percent-encoded. */
+                /** @description The id of the message, percent-encoded; a new UUID if absent. */
                 "Reseq-Id"?: string | null;
-                /** @description Process the message only after this time, such as `15s`. */
+                /** @description Reseq processes the message only after this time has passed, such as `15s`. */
                 "Reseq-Delay"?: string | null;
-                /** @description Process the message only after this instant (RFC 3339). */
+                /** @description Reseq processes the message only after this instant (RFC 3339). */
                 "Reseq-Due-At"?: string | null;
-                /** @description 0 to 9; 9 goes first. */
+                /** @description The priority, 0 to 9: 9 goes first. */
                 "Reseq-Priority"?: number | null;
-                /** @description `true`: keep the output for 60 s, for whoever asks for the result. */
+                /** @description `true`: keep the output for 60 s, so that the result can be read. */
                 "Reseq-Keep-Result"?: string | null;
-                /** @description The most attempts at processing, such as `3`; not more than the destination allows. */
+                /** @description The most attempts to process the message, such as `3`; not more than the destination allows. */
                 "Reseq-Attempts-Max"?: string | null;
-                /** @description The longest first wait after a failed attempt, such as `15s`. */
+                /** @description The longest wait after the first failed attempt, such as `15s`. */
                 "Reseq-Backoff"?: string | null;
-                /** @description Where the message comes from: `name="orders/3", position="0012", after="0011"`. */
+                /** @description The source of the message: `name="orders/3", position="0012", after="0011"`. */
                 "Reseq-Source"?: string | null;
             };
             path?: never;
