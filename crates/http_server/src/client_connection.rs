@@ -408,7 +408,7 @@ mod tests {
         assert_eq!((rank(&old), rank(&new)), (Some(Yields::LongUnverified), Some(Yields::New)));
         let request = new.begin();
         assert_eq!(rank(&new), Some(Yields::Unverified));
-        [&old, &new].map(ClientConnection::verify);
+        [&old, &new].into_iter().for_each(ClientConnection::verify);
         assert_eq!((rank(&old), rank(&new)), (Some(Yields::Idle), None));
         drop(request);
         assert_eq!(rank(&new), Some(Yields::Idle));
