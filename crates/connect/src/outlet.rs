@@ -300,8 +300,13 @@ pub async fn may_send(service: &Service, destination: &str) -> Result<(), Fault>
 
 /// The fault for an error of a destination.
 fn fault_of(destination: &str, error: &anyhow::Error) -> Fault {
-    let text = format!("destination {destination}: {error:#}");
-    match problem_of(error) {
+    let problem = problem_of(error);
+    let hint = match problem {
+        Some(problem) if problem.status == 401 => ": see reseq.token_file",
+        _ => "",
+    };
+    let text = format!("destination {destination}: {error:#}{hint}");
+    match problem {
         Some(problem) if !problem.is_temporary() && problem.status < 500 => Fault::Halted(text),
         _ => Fault::Later(text),
     }

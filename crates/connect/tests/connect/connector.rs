@@ -61,6 +61,13 @@ impl Connector {
         self.child = command.spawn().unwrap();
     }
 
+    /// The command `check` finds what keeps the connector from going on.
+    pub fn check_says(&self, text: &str) {
+        let said = self.asks("check");
+        let found = String::from_utf8_lossy(&said.stdout);
+        assert!(said.status.code() == Some(1) && found.contains(text), "{text} is not in: {found}");
+    }
+
     /// What `check` or `status` prints.
     pub fn asks(&self, verb: &str) -> Output {
         self.command(verb).output().unwrap()

@@ -7,18 +7,10 @@ use reseq_testing::support::{redis::TestRedis, wait::eventually};
 use serde_json::{Value, json};
 
 use crate::{
-    connector::Connector,
     outbox::{ERP, SECTION, World},
     postgres::TestPostgres,
     reseq::Reseq,
 };
-
-/// The command `check` finds what keeps the connector from going on.
-fn check_says(connector: &Connector, text: &str) {
-    let said = connector.asks("check");
-    let found = String::from_utf8_lossy(&said.stdout);
-    assert!(said.status.code() == Some(1) && found.contains(text), "{text} is not in: {found}");
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connector_killed_while_it_creates_the_slot_asks_what_to_do() {
@@ -65,7 +57,7 @@ async fn mark_that_vanished_halts_until_somebody_says_where_to_begin() {
     assert!((200..300).contains(&status), "{status} {answer}");
     // It notices though it has nothing to send.
     connector.is_held_by("--begin-at oldest").await;
-    check_says(&connector, "no destination has a mark of this source");
+    connector.check_says("no destination has a mark of this source");
     world.insert("2");
     connector.drains().await;
     connector.start(&["--begin-at", "oldest"]);
@@ -92,11 +84,11 @@ async fn slot_that_is_gone_halts() {
     world.insert("2");
     connector.start(&[]);
     connector.is_held_by("slot reseq does not exist any more").await;
-    check_says(&connector, "slot reseq does not exist any more");
+    connector.check_says("slot reseq does not exist any more");
     // A slot that begins later does not hide the gap.
     world.postgres.sql("SELECT pg_create_logical_replication_slot('reseq', 'pgoutput')");
     connector.is_held_by("slot reseq has nothing before").await;
-    check_says(&connector, "slot reseq has nothing before");
+    connector.check_says("slot reseq has nothing before");
     connector.drains().await;
     connector.start(&["--begin-at", "oldest"]);
     connector.is_ready().await;

@@ -16,6 +16,7 @@ async fn topic_created_again_halts_until_somebody_decides() {
     world.kafka.create("removed", 1, &[]).await;
     world.write(10..20).await;
     connector.is_held_by("orders/0: halted: erp has a mark of orders/0@").await;
+    connector.check_says("its marks: erp has a mark of orders/0@");
     world.reseq.has("erp", 5).await;
     connector.drains().await;
     connector.start(&["--begin-at", "oldest"]);
@@ -38,8 +39,9 @@ async fn retention_beyond_the_mark_halts_until_somebody_decides() {
             "orders/0: halted: retention/0 begins with 7, and the destination has messages up to 4",
         )
         .await;
-    let check = connector.asks("status");
-    assert!(check.status.success(), "{check:?}");
+    let status = connector.asks("status");
+    assert!(status.status.success(), "{status:?}");
+    connector.check_says("retention/0 begins with 7");
     connector.drains().await;
     connector.start(&["--begin-at", "oldest"]);
     assert_eq!(world.bodies(8).await[5..], [json!(7), json!(8), json!(9)]);
