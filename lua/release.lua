@@ -186,7 +186,8 @@ local function answer_all()
   local answers, record_of, before, wanted = {{}}, reader_of(together('run')), 0, {}
   for number, lane in ipairs(lanes) do
     local run, answer, at = lane.run, {is_pulled and 0 or lane.wait, ''}, 2
-    -- Any other answer tells the owner that all messages that left the lane are settled.
+    -- {1000, '!'} tells the owner that this call settled no message of the lane, because too many left it. After any
+    -- other answer, all messages that left are settled.
     if lane.is_too_long then
       answer = {1000, '!'}
     -- If a lane does not fit into this answer, the owner asks for it again after 1 ms.

@@ -22,8 +22,8 @@ end
 
 -- Wakes the owner of a destination that is one lane, after its head has become ready. The wake-up carries the head if
 -- no other message is ready (otherwise the messages leave together, in a run), no withdrawal is pending, and the
--- destination has a receiver (consumers lease messages themselves). `ready`, `withdrawals` and `delivery` are the
--- destination's fields from before the head was counted.
+-- destination has a receiver (consumers lease messages themselves). `ready`, `withdrawals` and `delivery` are
+-- fields of the destination, read before this call added the head to `ready`.
 local function wake_for_head(channel, destination, version, ready, withdrawals, delivery, epoch, messages, sequence,
     record)
   local handed = (ready or '0') == '0' and (withdrawals or '0') == '0' and delivery ~= 'pull'

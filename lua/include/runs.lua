@@ -99,8 +99,8 @@ local function read_front(lane, budget, most)
   end
 end
 
--- Reads, for one lane, the messages that left it, and at most `most` messages to release. Returns false if it read no
--- message, because too many messages left the lane.
+-- Reads, for one lane, the messages that left it, and at most `most` messages to release. Returns false, and
+-- sets neither `gone` nor `run`, if more messages left the lane than the call may still settle.
 local function read_lane(lane, budget, most)
   if not read_gone(lane, budget) then return false end
   local read_run = lane.holds_none and read_front or read_behind

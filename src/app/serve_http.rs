@@ -351,7 +351,7 @@ fn head_timeout() -> String {
     as_bytes(&Problem::new(Code::RequestTimeout, detail))
 }
 
-/// The bytes of an answer without a request. It is the last answer of its connection.
+/// An HTTP response as bytes, for a connection on which no complete request arrived. The connection closes after it.
 fn as_bytes(problem: &Problem) -> String {
     let body = problem.json(None).to_string();
     format!(

@@ -24,7 +24,7 @@ pub(super) struct Listing {
     /// The most lanes of the answer.
     #[param(minimum = 1, maximum = 100, default = 10)]
     limit: Option<usize>,
-    /// The `next_cursor` of the part before.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Lanes {
     ordering: Ordering,
     /// The lanes; the lane with the most pending messages comes first.
     items: Vec<Lane>,
-    /// The `cursor` of the next part; null on the last.
+    /// The `cursor` of the next page; null on the last page.
     next_cursor: Option<String>,
     /// The share of the keys visited so far, 0 to 1; null if it is not known (in a cluster).
     progress: Option<f64>,

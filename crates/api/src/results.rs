@@ -73,7 +73,7 @@ pub(super) struct MessageResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     body: Option<Box<RawValue>>,
-    /// The output in base64, if it is not such JSON.
+    /// The output in base64, if `body` is absent: the output is not JSON that all parsers can read.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
     /// The error, if processing failed.

@@ -84,7 +84,7 @@ pub(super) struct Inside {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     body: Option<Box<RawValue>>,
-    /// The body in base64, if it is not such JSON.
+    /// The body in base64, if `body` is absent: the body is not JSON that all parsers can read.
     #[serde(skip_serializing_if = "Option::is_none")]
     body_base64: Option<String>,
     /// The last errors.

@@ -21,7 +21,7 @@ pub struct SourcesArgs {
 enum Command {
     /// List the sources of a destination, each with the position of its last message
     List(ListArgs),
-    /// Forget the mark of a source that has ended or begins again
+    /// Forget the mark (the last position) of a source that has ended or starts over
     Remove(RemoveArgs),
 }
 

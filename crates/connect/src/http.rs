@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 
 use crate::{run::Shared, settings::Http};
 
-/// Answers until the process stops.
+/// Opens the listener. The returned future serves requests until the process stops.
 pub async fn serve(
     http: &Http,
     Shared { board, shutdown, .. }: Shared,

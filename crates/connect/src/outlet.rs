@@ -25,7 +25,8 @@ use crate::{
 
 /// The wait before the same messages are sent again, unless the service asks for another one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How long to send the same messages again before the source is checked again: it may have changed, or want to end.
+/// If no message is accepted for this long, `send` returns an error. The source then starts again from the marks, because
+/// its name or the marks may have changed.
 const SEND_MAX: Duration = Duration::from_secs(30);
 
 /// Sends the messages of a source to its destinations.
@@ -99,8 +100,9 @@ impl Outlet {
         marks.map(|(index, _)| line(index)).collect()
     }
 
-    /// Sends these lines until all are answered, or none was accepted for [`SEND_MAX`]. The first line of a destination
-    /// has the destination's mark as `after`, if there is one.
+    /// Sends these lines until all are answered, or none was accepted for [`SEND_MAX`]. In each batch, `after` of the
+    /// first line for a destination is the destination's mark (absent if it has none). `after` of each later line is the
+    /// position of the line before it for the same destination.
     pub async fn send(&mut self, mut lines: Vec<Line>) -> Result<(), Fault> {
         let (mut count_max, mut moved) = (usize::MAX, Instant::now());
         while !lines.is_empty() {

@@ -96,7 +96,8 @@ struct State {
     unread: HashMap<u64, Instant>,
     /// The number of the last request.
     last: u64,
-    /// When the activity began; for an idle client, when it last read a part of its answer.
+    /// When the activity began. While the client is idle: when a part of its last answer was written to the socket, if
+    /// that is later.
     since: Instant,
     has_ended: bool,
     error: Option<io::ErrorKind>,

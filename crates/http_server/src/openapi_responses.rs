@@ -91,7 +91,7 @@ fn of_batch(status: u16, codes: &[Code]) -> String {
 }
 
 /// The schema of a merge patch (RFC 7396) for objects with this schema: no field is required, and
-/// each may be null. `inner` has the schemas of fields that are merged themselves.
+/// each may be null. `inner`: each field whose object is patched field by field, too, with the schema of its patch.
 pub fn merge_patch_of(schema: RefOr<Schema>, inner: &[(&str, RefOr<Schema>)]) -> RefOr<Schema> {
     let RefOr::T(Schema::Object(mut object)) = schema else { return schema };
     object.required.clear();

@@ -187,7 +187,7 @@ impl Store {
         Ok(page)
     }
 
-    /// Records the outcome of a call of the client, and returns it with the store's error type.
+    /// Records the outcome of a call to Redis, and returns it with the store's error type.
     pub(super) fn observed<T>(
         &self,
         name: &str,

@@ -30,8 +30,9 @@ impl Store {
         self.confirm_for(level, key.as_bytes()).await.map(drop)
     }
 
-    /// Like `check_durability`, for a definition. A rewrite ends, and no-appendfsync-on-rewrite rarely matters. So
-    /// these two do not make a definition invalid; meanwhile, its producers get 503 `cannot_confirm`.
+    /// Like `check_durability`, for a definition. Accepts a definition even if Redis cannot confirm `fsynced` at the
+    /// moment, because of a first rewrite of the append-only file or `no-appendfsync-on-rewrite yes`. While that lasts,
+    /// producers get 503 `cannot_confirm`.
     pub(super) async fn check_defined(
         &self,
         level: Durability,

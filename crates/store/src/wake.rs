@@ -44,7 +44,7 @@ pub enum Wake {
     Waiting(DestinationName),
     /// A head of this destination may be releasable. The hand-over, if there is one, contains the head.
     Releasable(DestinationName, Option<HandOver>),
-    /// A partition has lost its owner.
+    /// The owner of a partition has given it back.
     OwnerGone(u16),
     /// Redis keeps the result of this message now, or cannot keep it.
     Result(DestinationName, Sequence),

@@ -224,8 +224,8 @@ impl Registry {
         held.len() < self.series_max
     }
 
-    /// Removes the series of destinations that no function knows. The owner of a partition
-    /// removes the backlogs itself.
+    /// Removes the series of destinations that no registered `Knows` recognises. The pod that reports a destination
+    /// removes its gauges of backlogs (crates/sender/src/reporter/backlogs.rs).
     fn forget_gone(&self) {
         let mut known = self.known.lock();
         known.retain(|one| one.strong_count() > 0);

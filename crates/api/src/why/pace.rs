@@ -106,8 +106,8 @@ pub(super) async fn summary(
     vec![format!("{count} {messages} for {what}: {error}, since {since}.")]
 }
 
-/// The sentence with the time that the delivery of the head has taken so far, and the usual time; empty if it is not
-/// known.
+/// A sentence about a head in delivery: how long it has been the head or, if that is later, how long ago its last
+/// attempt failed; and the median delivery time of recent messages, if known. Empty if the first time is not known.
 pub(super) async fn compared(
     api: &Api,
     entry: &CatalogEntry,

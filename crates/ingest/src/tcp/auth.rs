@@ -163,8 +163,8 @@ impl Connection {
         self.has_certificate || self.shared.guard.is_open()
     }
 
-    /// Takes frames from the rate of the token. Waits until the rate allows them; meanwhile the connection is not read.
-    /// False when the process stops.
+    /// Counts `count` frames against the rate limit of the connection's token, and waits until the limit allows them.
+    /// Meanwhile the connection is not read. Returns false if the process stops.
     pub(super) async fn waits_for_rate(&self, shown: &Shown, count: usize) -> bool {
         let Some(caller) = &shown.caller else { return true };
         let rate = caller.grant().rate_per_second_max;

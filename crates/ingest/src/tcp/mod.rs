@@ -373,7 +373,7 @@ impl Connection {
         }
     }
 
-    /// The copies of these frames for the destination.
+    /// Parses each frame into an arrival for the destination, or the reason why it is refused.
     async fn copies(
         &self,
         frames: Vec<Bytes>,

@@ -95,8 +95,8 @@ impl DestinationSender {
         true
     }
 
-    /// Without ordering, each message is a lane. Adds the messages of other lanes to a delivery, up to a batch; fewer
-    /// if there are slots for several deliveries.
+    /// Without ordering, each message is a lane. Adds messages of other lanes to a delivery, at most a batch. If several
+    /// deliveries may still start, adds only this delivery's share of the waiting lanes (`GROUP_MIN` or more).
     fn add_lanes(
         &mut self,
         keys: &mut Vec<LaneKey>,
@@ -140,7 +140,8 @@ impl DestinationSender {
         let delivery = async move {
             let begun = Instant::now();
             point(Point::SenderSending).await;
-            // If the lease has expired meanwhile, this waits until the task ends.
+            // If the lease has expired by now, this never resolves: the end of the task drops the delivery before it
+            // sends anything.
             lease.still_lasts().await;
             let verdict = transport.deliver(&messages, attempt).await;
             point(match verdict {

@@ -182,7 +182,7 @@ impl Store {
         type Found = (Vec<Vec<u8>>, Vec<Vec<u8>>, Scored, Scored, ServerTime);
         let (first, waiting, soonest, latest, time): Found =
             self.query_at(key.as_bytes(), &pipe).await?;
-        // `TIME` runs after the reads.
+        // `TIME` runs after the reads, so a hint that was correct when it was read does not count as late.
         let (now_ms, wait_max_ms) = (server_ms(time), entry.destination.delivery.wait_max_ms());
         let next = soonest.iter().find(|(_, ms)| *ms as u64 > now_ms);
         let next_due = next.map(|(_, ms)| Duration::from_millis(*ms as u64 - now_ms));

@@ -21,10 +21,10 @@ use domain::{LeaseToken, Ordering, Processing, Sequence, Stamped};
 pub enum Status {
     /// The call succeeded.
     Ok,
-    /// The call succeeded, and the message has no attempts left: it is halted.
+    /// The call succeeded, and the message gets no further attempt: it is halted.
     Halted,
-    /// The call succeeded, and the message has no attempts left: it has left, as the policy of its destination
-    /// requires.
+    /// The call succeeded, and the message gets no further attempt: it is dropped or dead-lettered, as `on_exhausted`
+    /// says.
     #[serde(skip)]
     Withdrawn,
     /// The caller does not hold the lease any more; nothing was changed.

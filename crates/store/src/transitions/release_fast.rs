@@ -34,7 +34,7 @@ contract! {
 }
 
 impl Store {
-    /// Creates the call for a lane of which the owner holds no other message.
+    /// Creates the call for a lane of which the owner holds only messages that this call settles.
     pub(super) fn fast_release(
         &self,
         owner: &Owner,
