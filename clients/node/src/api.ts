@@ -2309,7 +2309,7 @@ export interface components {
             ordering: components["schemas"]["Ordering"];
             /** @description The lanes; the lane with the most pending messages comes first. */
             items: components["schemas"]["Lane"][];
-            /** @description The `cursor` of the next part; null on the last. */
+            /** @description The `cursor` of the next page; null on the last page. */
             next_cursor?: string | null;
             /**
              * Format: double
@@ -2504,7 +2504,7 @@ export interface components {
             } | null;
             /** @description The body, if it is JSON that all parsers can read. */
             body?: unknown;
-            /** @description The body in base64, if it is not such JSON. */
+            /** @description The body in base64, if `body` is absent: the body is not JSON that all parsers can read. */
             body_base64?: string | null;
             /** @description The last errors. */
             errors?: components["schemas"]["Failure"][] | null;
@@ -2562,7 +2562,7 @@ export interface components {
             content_type?: string | null;
             /** @description The output, if it is JSON that all parsers can read. */
             body?: unknown;
-            /** @description The output in base64, if it is not such JSON. */
+            /** @description The output in base64, if `body` is absent: the output is not JSON that all parsers can read. */
             body_base64?: string | null;
             error?: null | components["schemas"]["Failure"];
             /** @description The reason why there is no output. */
@@ -5715,7 +5715,7 @@ export interface operations {
             query?: {
                 /** @description The most lanes of the answer. */
                 limit?: number;
-                /** @description The `next_cursor` of the part before. */
+                /** @description The `next_cursor` of the previous page. */
                 cursor?: string;
             };
             header?: never;

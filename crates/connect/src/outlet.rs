@@ -25,8 +25,8 @@ use crate::{
 
 /// The wait before the same messages are sent again, unless the service asks for another one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// If no message is accepted for this long, `send` returns an error. The source then starts again from the marks, because
-/// its name or the marks may have changed.
+/// If no message is accepted for this long, `send` returns an error. The source then starts again from the marks,
+/// because its name or the marks may have changed.
 const SEND_MAX: Duration = Duration::from_secs(30);
 
 /// Sends the messages of a source to its destinations.
@@ -101,8 +101,8 @@ impl Outlet {
     }
 
     /// Sends these lines until all are answered, or none was accepted for [`SEND_MAX`]. In each batch, `after` of the
-    /// first line for a destination is the destination's mark (absent if it has none). `after` of each later line is the
-    /// position of the line before it for the same destination.
+    /// first line for a destination is the destination's mark (absent if it has none). `after` of each later line is
+    /// the position of the line before it for the same destination.
     pub async fn send(&mut self, mut lines: Vec<Line>) -> Result<(), Fault> {
         let (mut count_max, mut moved) = (usize::MAX, Instant::now());
         while !lines.is_empty() {
@@ -228,7 +228,13 @@ impl Outlet {
             counter!("reseq_connect_refused_total", "source" => self.label.clone()).increment(1);
             if self.on_refused == OnRefused::Skip {
                 // The log limits lines of other targets.
-                tracing::error!(target: "reseq_connect::skipped", source = self.label, position, why, "skipped a message");
+                tracing::error!(
+                    target: "reseq_connect::skipped",
+                    source = self.label,
+                    position,
+                    why,
+                    "skipped a message"
+                );
             }
         }
         (self.on_refused == OnRefused::Halt).then_some(Fault::Halted(why))

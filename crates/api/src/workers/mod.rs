@@ -147,7 +147,8 @@ pub(crate) trait Item: DeserializeOwned + Send {
     /// The token of the lease.
     fn token(&self) -> &str;
 
-    /// Checks the values of an item (output, wait, length of the lease, checkpoint), and refuses wrong ones. `at`: the index in the request.
+    /// Checks the values of an item (output, wait, length of the lease, checkpoint), and refuses wrong ones. `at`: the
+    /// index in the request.
     fn check(&mut self, _at: usize, _api: &Api) -> Result<(), Problem> {
         Ok(())
     }
