@@ -1,10 +1,10 @@
 //! The commands `check` and `status`.
 
 use client::Service;
-use futures::TryFutureExt;
+use futures::{TryFutureExt, future::try_join_all};
 
 use crate::{
-    outlet::{is_not_replaced, mark_of, marks_of, may_send},
+    outlet::{all_or_none, is_not_replaced, mark_of, marks_of, may_send},
     settings::{Settings, SourceSettings},
     source::{Fault, Finding, Health, Source},
 };
@@ -26,10 +26,9 @@ pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
             Vec::new()
         });
         for (_, mut opened) in opened {
-            let mark = oldest_mark(&service, source, opened.as_mut()).await;
-            let known = mark.as_ref().ok().cloned().flatten();
-            found.push(("its marks".to_owned(), mark.err()));
-            found.extend(opened.check(known.as_deref()).await);
+            let (oldest, problem) = examine_marks(&service, source, opened.as_mut()).await;
+            found.push(("its marks".to_owned(), problem));
+            found.extend(opened.check(oldest.as_deref()).await);
         }
         is_good &= print(&source.name, found);
     }
@@ -41,27 +40,30 @@ pub async fn check(settings: &Settings) -> anyhow::Result<bool> {
     Ok(is_good)
 }
 
-/// The oldest mark of a source, if its destinations have one. Fails if it is not known from where to go on.
-async fn oldest_mark(
+/// The oldest mark of a source, if a destination has one; and why a run would not go on from the marks, if so.
+async fn examine_marks(
     service: &Service,
     settings: &SourceSettings,
     source: &mut dyn Source,
-) -> Result<Option<String>, Fault> {
-    let name = source.name().await?;
-    let mut marks = Vec::new();
-    for destination in &settings.destinations {
-        let mark = mark_of(service, destination, &name).await?;
-        if mark.is_none() {
-            is_not_replaced(service, destination, &name).await?;
-        }
-        marks.push(mark);
+) -> (Option<String>, Option<Fault>) {
+    let destinations = &settings.destinations;
+    let read = async {
+        let name = source.name().await?;
+        let all = destinations.iter().map(|destination| mark_of(service, destination, &name));
+        let marks = try_join_all(all).await?;
+        Ok((name, marks))
+    };
+    let (name, marks) = match read.await {
+        Ok(read) => read,
+        Err(fault) => return (None, Some(fault)),
+    };
+    let mut problem = all_or_none(&name, destinations, &marks).err();
+    let oldest = marks.into_iter().flatten().min();
+    if oldest.is_none() {
+        let replaced = destinations.iter().map(|one| is_not_replaced(service, one, &name));
+        problem = try_join_all(replaced).await.err();
     }
-    match marks.iter().flatten().count() {
-        count if count == 0 || count == marks.len() => Ok(marks.into_iter().flatten().min()),
-        _ => Err(Fault::Halted(format!(
-            "some destinations have no mark of {name}: begin with --begin-at oldest"
-        ))),
-    }
+    (oldest, problem)
 }
 
 /// Prints findings. False if there is a problem.

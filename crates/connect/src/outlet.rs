@@ -273,6 +273,23 @@ pub async fn mark_of(
     Ok(marks_of(service, destination, Some(source)).await?.remove(source))
 }
 
+/// Fails if only some of these destinations have a mark of the source: nobody has said where the others begin.
+pub fn all_or_none(
+    source: &str,
+    destinations: &[String],
+    marks: &[Option<String>],
+) -> Result<(), Fault> {
+    let without = marks.iter().zip(destinations).filter(|(mark, _)| mark.is_none());
+    let names: Vec<&str> = without.map(|(_, name)| name.as_str()).collect();
+    if names.is_empty() || names.len() == marks.len() {
+        return Ok(());
+    }
+    Err(Fault::Halted(format!(
+        "no mark of {source}: {}. Its data is gone, or it is new. Begin with --begin-at oldest",
+        names.join(", ")
+    )))
+}
+
 /// Fails if the destination has a mark of a source whose name differs only behind the `@`: an earlier database or topic.
 pub async fn is_not_replaced(
     service: &Service,

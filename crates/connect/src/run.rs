@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     board::Board,
-    outlet::{Line, Outlet, is_not_replaced, may_send},
+    outlet::{Line, Outlet, all_or_none, is_not_replaced, may_send},
     settings::SourceSettings,
     source::{Content, Event, Fault, Health, Source, Unfit},
 };
@@ -148,11 +148,9 @@ impl Run {
     /// source.
     async fn begin(&mut self) -> Result<(), Fault> {
         let Outlet { marks, destinations, source, .. } = &self.outlet;
-        let without = marks.iter().zip(destinations).filter(|(mark, _)| mark.is_none());
-        let names: Vec<&str> = without.map(|(_, name)| name.as_str()).collect();
         if self.has_stood_by && self.begin_at.is_some() {
             // A jump, perhaps much later, would skip messages that the other process has not read yet.
-            if names.len() < marks.len() {
+            if marks.iter().any(Option::is_some) {
                 tracing::warn!(source, "--begin-at does not count here: another process has begun");
                 self.begin_at = None;
             } else {
@@ -160,14 +158,11 @@ impl Run {
                 self.source.begin(None).await?;
             }
         }
-        if self.begin_at.is_none() && names.is_empty() {
-            return Ok(());
-        }
-        if self.begin_at.is_none() && names.len() < marks.len() {
-            return Err(Fault::Halted(format!(
-                "no mark of {source}: {}. Its data is gone, or it is new. Begin with --begin-at oldest",
-                names.join(", ")
-            )));
+        if self.begin_at.is_none() {
+            if marks.iter().all(Option::is_some) {
+                return Ok(());
+            }
+            all_or_none(source, destinations, marks)?;
         }
         let Shared { service, .. } = &self.outlet.shared;
         for destination in destinations {
@@ -271,13 +266,13 @@ impl Run {
                 Ok(Some(Line { destination, position, content: Some(content) }))
             }
             Err(_) if marks.iter().all(has) => Ok(None),
-            Err(Unfit::Settings(why)) => {
-                Err(Fault::Halted(format!("the message at {position}: {why}")))
-            }
-            // The next look moves all marks past this message.
-            Err(Unfit::Message(why)) => {
-                let why = format!("the message at {position}: {why}");
-                self.outlet.refused(position, why).map_or(Ok(None), Err)
+            Err(unfit) => {
+                let why = format!("the message at {position}: {unfit}");
+                match unfit {
+                    Unfit::Settings(_) => Err(Fault::Halted(why)),
+                    // The next look moves all marks past this message.
+                    Unfit::Message(_) => self.outlet.refused(position, why).map_or(Ok(None), Err),
+                }
             }
         }
     }

@@ -77,30 +77,26 @@ impl Postgres {
             let [what, ..] = question;
             found.push((what, problem));
         }
-        let problem = self.slot_problem(mark).await;
-        let is_there = matches!(self.slot().await, Ok(Some(_)));
-        let hint =
-            if is_there || problem.is_some() { "" } else { ", which the first start creates" };
-        found.push((format!("slot {}{hint}", self.settings.slot), problem));
+        found.push(self.slot_finding(mark).await);
         found
     }
 
-    /// Why the slot cannot be read after the mark, or without one cannot be begun, if so.
-    async fn slot_problem(&mut self, mark: Option<&str>) -> Option<Fault> {
+    /// Whether the slot can be read after the mark, or without one can be begun.
+    async fn slot_finding(&mut self, mark: Option<&str>) -> Finding {
+        let what = format!("slot {}", self.settings.slot);
         if let Some(mark) = mark {
-            return self.start_after(mark).await.err();
+            return (what, self.start_after(mark).await.err());
         }
-        let slot = match self.slot().await {
-            Ok(slot) => slot,
-            Err(fault) => return Some(fault),
-        };
-        if slot.is_some() || !self.settings.create_slot {
-            return self.may_begin(slot.as_ref()).err();
+        let begins = self.slot().await.and_then(|slot| self.may_begin(slot.as_ref()));
+        if let Err(fault) = begins {
+            return (what, Some(fault));
         }
+        // A process that has not asked for the slot may begin only if there is none.
         let free = "SELECT count(*) < current_setting('max_replication_slots')::int \
                     FROM pg_replication_slots";
         let advice = "there is no room for it: raise max_replication_slots";
-        self.ask(&["", free, advice].map(str::to_owned)).await
+        let problem = self.ask(&["", free, advice].map(str::to_owned)).await;
+        (format!("{what}, which the first start creates"), problem)
     }
 }
 

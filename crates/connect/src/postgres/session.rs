@@ -66,12 +66,12 @@ fn refused(payload: &[u8]) -> Fault {
     let fields = ErrorFields::parse(payload);
     let text = format!("Postgres says: {}", fields.to_error_string());
     match fields.code.as_deref().unwrap_or_default() {
-        // Another client reads the slot.
-        // It decodes rows with the catalog of their time.
+        // Postgres decodes rows with the catalog of their time, in which something did not exist.
         "42704" => Fault::Halted(format!(
             "{text}. If check finds it: it is newer than the rows that are read. Drop the slot, insert again what was \
              not delivered, and begin with --begin-at oldest"
         )),
+        // Another client reads the slot.
         "55006" => Fault::Standby(text),
         // Errors of connections or resources, or by an operator; or the server starts or stops.
         code if ["08", "53", "57"].iter().any(|class| code.starts_with(class)) => {
