@@ -155,11 +155,11 @@ bench-workers: setup build build-node ## Compare the worker of the Node.js clien
 bench-rate: setup build ## Measure the rate of 20 processors' calls to one service, and what that costs a neighbour (BENCH_ARGS="--seconds 20")
 	node bench/node/rate.js --reseq $(RESEQ) $(BENCH_ARGS)
 
+# With Kafka both times, or cargo would check most dependencies twice. `make test` compiles without it.
 lint: ## Check the formatting, run clippy
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets $(TEST_FEATURES) -- -D warnings
-	cargo check --locked --workspace
-	$(if $(KAFKA),cargo clippy --locked --workspace --all-targets $(TEST_FEATURES) --features $(KAFKA) -- -D warnings)
+	cargo clippy --locked --workspace --all-targets $(TEST_FEATURES) $(addprefix --features ,$(KAFKA)) -- -D warnings
+	cargo check --locked --workspace $(addprefix --features ,$(KAFKA))
 
 deny: ## Check dependencies with cargo-deny: licences, duplicates, sources, known vulnerabilities (needs github.com)
 	@scripts/supply-chain.sh deny
