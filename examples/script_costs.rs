@@ -88,8 +88,9 @@ impl Bench {
         destination.transform.kind = TransformKind::Worker;
         destination.log_max = 0;
         let defined = store.define(&destination).await?;
-        let partition = destination.name.partition(store.keys().partitions());
+        let partition = store.keys().partition_of(&destination.name);
         let known = CatalogEntry {
+            of_all_shards: None,
             destination,
             version: defined.version,
             partition,

@@ -114,7 +114,7 @@ async fn define(store: &Store, count: usize, log_max: usize) -> anyhow::Result<V
         destination.transform.kind = TransformKind::Native;
         destination.log_max = log_max as u64;
         let defined = store.define(&destination).await?;
-        let partition = destination.name.partition(store.keys().partitions());
+        let partition = store.keys().partition_of(&destination.name);
         if let Entry::Vacant(owner) = owners.entry(partition) {
             let token = OwnerToken::random();
             let epoch = store.acquire_partition(partition, &token, LEASE).await?.epoch;
@@ -126,6 +126,7 @@ async fn define(store: &Store, count: usize, log_max: usize) -> anyhow::Result<V
             ingest: caller("ingest"),
             claim: caller("claim"),
             known: CatalogEntry {
+                of_all_shards: None,
                 destination,
                 version: defined.version,
                 partition,

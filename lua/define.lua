@@ -16,7 +16,7 @@ local VERSIONS_BYTES_MAX = 1048576
 local now = now_ms()
 local _, _, _, birth = current_epoch(key_epoch, now, seen_epoch)
 local definition = redis.call('HMGET', key_destination, 'version', 'definition', 'ordering', 'last', 'settled',
-  'deleted', 'processing', 'paused', 'born', 'delivery', 'versions')
+  'deleted', 'processing', 'paused', 'born', 'delivery', 'versions', 'shards')
 if definition[6] then return redis.error_reply('BEING_REMOVED the destination is being removed') end
 if definition[2] and (definition[2] == new_definition or definition[2] == same_definition) then
   -- The version stays, because pods do not need to know of this change.
@@ -33,6 +33,9 @@ if definition[3] and definition[3] ~= ordering and pending > 0 then
 end
 if definition[7] and definition[7] ~= processing and pending > 0 then
   return redis.error_reply('WRONG_STATE processing cannot change while messages are pending')
+end
+if definition[1] and (definition[12] or '1') ~= shards then
+  return redis.error_reply('WRONG_STATE shards cannot change: remove the destination and create it again')
 end
 -- A consumer or a receiver may hold messages. Nobody else may get these messages meanwhile.
 local was = definition[10]
@@ -58,7 +61,8 @@ for _ = 2, versions_max do
 end
 kept = version .. ' ' .. text(now) .. ' ' .. note .. '\n' .. string.sub(kept, 1, upto)
 redis.call('HSET', key_destination, 'version', version, 'definition', new_definition, 'ordering', ordering,
-  'claimers', claimers, 'processing', processing, 'stalls_max', stalls_max, 'delivery', delivery, 'versions', kept)
+  'claimers', claimers, 'processing', processing, 'stalls_max', stalls_max, 'delivery', delivery, 'versions', kept,
+  'shards', shards)
 if file_forms ~= '' then redis.call('HSET', key_destination, 'file_forms', file_forms) end
 if not definition[1] then redis.call('HSET', key_destination, 'born', born) end
 if definition[3] ~= ordering then

@@ -87,6 +87,10 @@ impl Components {
             &config.topics,
             config.definitions.file,
         );
+        let author = definitions::author(&store);
+        catalog.complete_all_shards(&author).await;
+        let keeping = catalog.clone().keep_shards(author, background.clone());
+        tokio::spawn(supervisor.watch("definitions of shards", keeping));
         let (of_file, end) = (in_file.clone(), background.clone());
         let keeping = definitions::keep_in_force(writer, later, of_file, end);
         tokio::spawn(supervisor.watch("check of the file's definitions", keeping));

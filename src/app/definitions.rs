@@ -46,11 +46,10 @@ pub(super) struct FileWriter {
 
 impl FileWriter {
     pub(super) fn new(store: Store, config: &Config) -> FileWriter {
-        let pod = Some(store.pod().to_owned());
         FileWriter {
             rule: config.definitions.file,
             audit_entries_max: config.audit.entries_max,
-            by: Author { actor: "configuration_file".to_owned(), actor_name: pod },
+            by: author(&store),
             store,
             changed: Arc::default(),
             kept: Arc::default(),
@@ -101,6 +100,12 @@ impl FileWriter {
             );
         }
     }
+}
+
+/// The author of what processes define on their own.
+pub(super) fn author(store: &Store) -> Author {
+    let pod = Some(store.pod().to_owned());
+    Author { actor: "configuration_file".to_owned(), actor_name: pod }
 }
 
 /// Checks the addresses in the URLs of the file's destinations, then the names, each name only once.
@@ -225,7 +230,7 @@ fn define_all(
         let unavailable = unavailable.clone();
         async move {
             let lock = || unavailable.lock();
-            let partition = destination.name.partition(writer.store.keys().partitions());
+            let partition = writer.store.keys().partition_of(&destination.name);
             if lock().contains(&partition) {
                 return (destination, Defined::Later);
             }

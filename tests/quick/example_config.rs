@@ -6,7 +6,7 @@ use config::{Config, EMBEDDED, Redis};
 use domain::Destination;
 
 /// Alternatives to the defaults, which the example shows commented out.
-const ALTERNATIVES: [&str; 10] = [
+const ALTERNATIVES: [&str; 11] = [
     "# kind = \"http\"",
     "# url = \"http://127.0.0.1:9002/\"",
     "# name = \"...\"",
@@ -17,6 +17,7 @@ const ALTERNATIVES: [&str; 10] = [
     "# verify = { kind = \"github\", secrets = [\"It's a Secret to Everybody\"] }",
     "# key_from = { jq = \".data.customer\" }",
     "# idempotency_key_from = { header = \"x-event-id\" }",
+    "# shards = 1",
 ];
 
 /// The example with its commented-out fields enabled, except these lines.

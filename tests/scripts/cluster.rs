@@ -200,10 +200,9 @@ async fn release(
 /// A consumer takes the head of another destination in the same partition, gives it back, takes it again and accepts it.
 async fn consume(at: &mut MultiplexedConnection, calls: &Calls) {
     let keys = Keys::new("reseq", 64);
-    let partitions = keys.partitions();
     let same = |name: &String| {
         let name: DestinationName = name.parse().unwrap();
-        name.partition(partitions) == calls.name.partition(partitions)
+        keys.partition_of(&name) == keys.partition_of(&calls.name)
     };
     let name = (0..).map(|n| format!("consumed-{n}")).find(same).unwrap();
     let mut taken = Calls::new(&keys, &name);

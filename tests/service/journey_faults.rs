@@ -65,7 +65,7 @@ impl Journey {
         };
         let settings = Settings::new(redis.url())
             .destination("orders", &fields("destination"))
-            .destination("accounts", &fields("key"));
+            .destination("accounts", &format!("shards = 4\n{}", fields("key")));
         let ledger = Arc::new(Ledger::default());
         let (produced, allowed) = (AtomicUsize::new(0), AtomicUsize::new(DELIVERIES));
         Journey {

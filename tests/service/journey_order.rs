@@ -63,7 +63,7 @@ impl Journey {
         };
         let mut settings = Settings::new(redis.url())
             .destination("orders", &fields(http.url(), "destination", "lines"))
-            .destination("accounts", &fields(http.url(), "key", "lines"))
+            .destination("accounts", &format!("shards = 4\n{}", fields(http.url(), "key", "lines")))
             .destination("lines", &fields(lines.tcp_url(), "destination", "lines"))
             .destination("frames", &fields(length.tcp_url(), "destination", "length"));
         settings.tcp = vec![("lines", "lines"), ("frames", "length")];

@@ -64,11 +64,12 @@ pub async fn through_the_store(
     store.init_epoch().await.unwrap();
     assert_eq!(store.heartbeat("sender", lease).await.unwrap(), (1, lease));
     let defined = store.define(&destination).await.unwrap();
-    let partition = destination.name.partition(store.keys().partitions());
+    let partition = store.keys().partition_of(&destination.name);
     let call_sequence = store.call_sequence(destination.name.as_str());
     let paused = Paused::default();
     let known = CatalogEntry {
         destination,
+        of_all_shards: None,
         version: defined.version,
         partition,
         paused,

@@ -1475,6 +1475,12 @@ export interface components {
             delivery?: components["schemas"]["Delivery"];
             /** @description Which messages stay in order. */
             ordering?: components["schemas"]["Ordering"];
+            /**
+             * Format: int32
+             * @description With ordering by key or without ordering: over how many shards the messages are spread. Each shard is on one
+             *     server of a cluster, and has an equal part of each limit of the destination.
+             */
+            shards?: number;
             /** @description How many messages of a lane are processed at a time. */
             processing?: components["schemas"]["Processing"];
             /** @description What happens to a message when its attempts are used up. */
@@ -1579,6 +1585,12 @@ export interface components {
             delivery?: components["schemas"]["Delivery"];
             /** @description Which messages stay in order. */
             ordering?: components["schemas"]["Ordering"];
+            /**
+             * Format: int32
+             * @description With ordering by key or without ordering: over how many shards the messages are spread. Each shard is on one
+             *     server of a cluster, and has an equal part of each limit of the destination.
+             */
+            shards?: number;
             /** @description How many messages of a lane are processed at a time. */
             processing?: components["schemas"]["Processing"];
             /** @description What happens to a message when its attempts are used up. */
@@ -1652,7 +1664,10 @@ export interface components {
              */
             ids_max?: number;
         };
-        /** @description A destination's name: `[a-z0-9._-]{1,64}`. */
+        /**
+         * @description A destination's name: `[a-z0-9._-]{1,64}`. Shards have names, too: those of `orders` are `orders`, `orders~1`,
+         *     `orders~2` and so on.
+         */
         DestinationName: string;
         /** @description The numbers of a destination, or the reason why there are none. */
         DestinationNumbers: components["schemas"]["Stats"] | {
@@ -1727,6 +1742,7 @@ export interface components {
                 ack?: null | components["schemas"]["Ack"];
             };
             ordering?: null | components["schemas"]["Ordering"];
+            shards?: null | number;
             processing?: null | components["schemas"]["Processing"];
             on_exhausted?: null | components["schemas"]["OnExhausted"];
             durability?: null | components["schemas"]["Durability"];
@@ -1907,6 +1923,8 @@ export interface components {
         };
         /** @description The head of a lane, and what it waits for. */
         Head: {
+            /** @description The shard of the head, if the destination has several, as paths name it. */
+            shard?: string | null;
             /**
              * Format: int64
              * @description The sequence of the head.
@@ -2025,6 +2043,12 @@ export interface components {
                 delivery?: components["schemas"]["Delivery"];
                 /** @description Which messages stay in order. */
                 ordering?: components["schemas"]["Ordering"];
+                /**
+                 * Format: int32
+                 * @description With ordering by key or without ordering: over how many shards the messages are spread. Each shard is on one
+                 *     server of a cluster, and has an equal part of each limit of the destination.
+                 */
+                shards?: number;
                 /** @description How many messages of a lane are processed at a time. */
                 processing?: components["schemas"]["Processing"];
                 /** @description What happens to a message when its attempts are used up. */
@@ -3189,6 +3213,7 @@ export interface components {
         };
         /** @description The copy of a message in one destination. */
         StoredCopy: {
+            /** @description The destination; with several shards, the shard that holds the copy, such as `orders~3`. */
             destination: components["schemas"]["DestinationName"];
             /** Format: int64 */
             sequence: number;

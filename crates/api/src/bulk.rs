@@ -43,6 +43,16 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// An operation without progress for this long has lost its process.
 const INTERRUPTED_AFTER_MS: u64 = 15_000;
 
+tokio::task_local! {
+    /// The id of an operation on several shards: all of them use the same.
+    pub(super) static OPERATION: String;
+}
+
+/// The id of a new operation.
+pub(super) fn new_id() -> String {
+    Uuid::now_v7().to_string()
+}
+
 /// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -172,7 +182,7 @@ impl Operation {
     fn new(kind: Kind, destination: DestinationName, dry_run: bool) -> Operation {
         let now_ms = server_clock_ms();
         Operation {
-            id: Uuid::now_v7().to_string(),
+            id: OPERATION.try_with(String::clone).unwrap_or_else(|_| new_id()),
             kind,
             destination,
             state: State::Running,

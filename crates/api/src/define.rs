@@ -248,7 +248,7 @@ pub(super) async fn change(
             return Err(Problem::unknown_destination(name.as_str()));
         }
         let replaces = condition.check(current.as_deref())?;
-        let wanted = wanted(current.as_deref().map(|entry| &entry.destination))?;
+        let wanted = wanted(current.as_deref().map(CatalogEntry::definition))?;
         check(api, &wanted).await?;
         match stored(api, &wanted, replaces).await? {
             Ok(response) => return Ok(response),
@@ -269,6 +269,7 @@ pub(super) async fn stored(
         Err(error @ StoreError::WrongVersion(_)) => return Ok(Err(error)),
         defined => defined?,
     };
+    api.catalog.complete_shards(&wanted.name, &audit::author()).await?;
     let entry = api.catalog.refresh(&wanted.name).await?;
     let entry = entry.ok_or_else(|| Problem::unknown_destination(wanted.name.as_str()))?;
     api.in_file.note_defined(wanted);

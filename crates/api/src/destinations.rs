@@ -19,7 +19,7 @@ use super::{
     request::{InDestination, Params, Target, limit_of},
     views::Items,
 };
-use domain::{Destination, DestinationName};
+use domain::{Destination, DestinationName, name::SHARDS_MAX};
 use formats::code::Code;
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{CatalogEntry, Paused, StoreError};
@@ -65,7 +65,7 @@ pub(super) struct View {
 impl View {
     pub(super) fn of(api: &Api, entry: &CatalogEntry) -> View {
         View {
-            definition: entry.destination.masked(),
+            definition: entry.definition().masked(),
             version: entry.version,
             partition: entry.partition,
             defined_in_file: api.in_file.controls(&entry.destination.name),
@@ -112,9 +112,10 @@ impl ToSchema for View {
     }
 }
 
-/// The destinations that a caller may see, by name.
+/// The destinations that a caller may see, by name. Shards are parts of their destinations.
 pub(super) fn visible(api: &Api, caller: &Principal) -> Vec<Arc<CatalogEntry>> {
     let mut all = api.catalog.all();
+    all.retain(|entry| !api.catalog.is_in_destination(&entry.destination.name));
     if !caller.is_unlimited() {
         all.retain(|entry| caller.covers(&entry.destination.name));
     }
@@ -179,19 +180,43 @@ pub(super) async fn remove(
     let name = parse_name(&name)?;
     refuse_if_in_file(&api, &name).await?;
     let Params(removal) = removal?;
-    let removed = api.store.delete_destination_by(&audit::author(), &name, removal.force).await;
-    let removed = removed.map_err(|error| match error {
-        StoreError::UnknownDestination => Problem::unknown_destination(name.as_str()),
-        StoreError::WrongState(detail) => {
-            let detail = format!("{detail}; ?force=true removes them too");
-            Problem::new(Code::WrongState, detail)
+    let mut removed_messages = 0;
+    let mut is_known = false;
+    for shard in shards_to_remove(&api, &name).await? {
+        match api.store.delete_destination_by(&audit::author(), &shard, removal.force).await {
+            Ok(removed) => {
+                is_known = true;
+                removed_messages += removed.removed_messages;
+            }
+            // An earlier removal got no further.
+            Err(StoreError::UnknownDestination) => {}
+            Err(StoreError::WrongState(detail)) => {
+                let detail = format!("{shard}: {detail}; ?force=true removes them too");
+                return Err(Problem::new(Code::WrongState, detail));
+            }
+            Err(error) => return Err(error.into()),
         }
-        error => Problem::from(error),
-    })?;
-    api.catalog.refresh(&name).await?;
-    let removed_messages = removed.removed_messages;
+        api.catalog.refresh(&shard).await?;
+    }
+    if !is_known {
+        return Err(Problem::unknown_destination(name.as_str()));
+    }
     audit::affected(removed_messages + 1);
     Ok(Json(Removed { removed: name, removed_messages }))
+}
+
+/// The shards of a destination, the first one first: from its removal on, nobody defines the others again. Includes
+/// shards that an earlier removal has left.
+async fn shards_to_remove(
+    api: &Api,
+    name: &DestinationName,
+) -> Result<Vec<DestinationName>, Problem> {
+    let mut all = vec![name.clone()];
+    let known = api.catalog.find(name).await?;
+    let shards = known.map_or(SHARDS_MAX, |entry| entry.destination.shards);
+    let others = (1..shards).map(|shard| name.of_shard(shard));
+    all.extend(others.filter(|shard| api.catalog.get(shard.as_str()).is_some()));
+    Ok(all)
 }
 
 /// Parses the name in a path.

@@ -35,6 +35,7 @@ mod request;
 mod results;
 mod run_now;
 mod selection;
+mod shards;
 mod sources;
 mod stats;
 mod tokens;
@@ -126,7 +127,10 @@ pub use workers::{WaitingWorkers, WorkerRequests};
 /// All routes except ingest.
 pub fn router(api: Api) -> Router {
     let body_bytes_max = api.batch_bytes_max;
-    routes(Router::new()).layer(DefaultBodyLimit::max(body_bytes_max)).with_state(api)
+    let routes = routes(Router::new()).layer(DefaultBodyLimit::max(body_bytes_max));
+    let routes = routes.with_state(api.clone());
+    let spread = shards::Spread { api, routes: routes.clone() };
+    routes.route_layer(middleware::from_fn_with_state(spread, shards::spread))
 }
 
 /// Adds all routes except the routes of ingest, in the order of the document.

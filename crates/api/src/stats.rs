@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, sync::Arc};
 
 use axum::{Extension, Json, extract::State};
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -27,7 +27,21 @@ const HEADS_AT_ONCE: usize = 16;
     responses((status = 200, description = "Its numbers, and its oldest heads", body = Stats),
         openapi_responses::ReadsDestination))]
 pub(super) async fn stats(target: Target) -> Result<Json<Stats>, Problem> {
-    Ok(Json(target.api.store.stats(target.entry()).await?))
+    let (store, shards) = (&target.api.store, shards_of(&target.api, target.entry()));
+    let all = try_join_all(shards.iter().map(|shard| store.stats(shard))).await?;
+    Ok(Json(sum(all)))
+}
+
+/// The shards of a destination that this pod knows; the destination itself, unless it has several.
+fn shards_of(api: &Api, entry: &Arc<CatalogEntry>) -> Vec<Arc<CatalogEntry>> {
+    match entry.destination.shards {
+        1 => vec![entry.clone()],
+        _ => api.catalog.shards(entry),
+    }
+}
+
+fn sum(of_shards: Vec<Stats>) -> Stats {
+    of_shards.into_iter().reduce(Stats::and).unwrap_or_default()
 }
 
 /// The numbers of a page of destinations, and the sums over all.
@@ -216,10 +230,12 @@ pub(super) async fn all_stats(
 /// The numbers of these destinations, and their sums. If a server does not answer, only its destinations have no
 /// numbers.
 async fn numbers(api: &Api, all: &[Arc<CatalogEntry>]) -> (Vec<DestinationStats>, Totals) {
+    let shards: Vec<_> = all.iter().map(|entry| shards_of(api, entry)).collect();
+    let entries: Vec<_> = shards.iter().flatten().cloned().collect();
     // Reads all at once: several servers that do not answer cost one wait together.
-    let read = all.chunks(AT_ONCE).map(|some| api.store.backlogs_each(some));
+    let read = entries.chunks(AT_ONCE).map(|some| api.store.backlogs_each(some));
     let mut read: Vec<_> = join_all(read).await.into_iter().flatten().collect();
-    let known = all.iter().zip(&mut read);
+    let known = entries.iter().zip(&mut read);
     let mut known: Vec<_> =
         known.filter_map(|(entry, stats)| Some((&**entry, stats.as_mut().ok()?))).collect();
     let attention = api.store.attention(&known).await;
@@ -227,8 +243,10 @@ async fn numbers(api: &Api, all: &[Arc<CatalogEntry>]) -> (Vec<DestinationStats>
         stats.attention = attention;
     }
     let (mut items, mut totals) = (Vec::with_capacity(all.len()), Totals::default());
-    for (entry, stats) in all.iter().zip(read) {
-        let numbers = Numbers::of(stats);
+    let mut read = read.into_iter();
+    for (entry, shards) in all.iter().zip(shards) {
+        let of_shards: Result<Vec<Stats>, _> = read.by_ref().take(shards.len()).collect();
+        let numbers = Numbers::of(of_shards.map(sum));
         if let Some(stats) = numbers.read() {
             totals = totals.and(stats);
         }
@@ -238,6 +256,23 @@ async fn numbers(api: &Api, all: &[Arc<CatalogEntry>]) -> (Vec<DestinationStats>
     (items, totals)
 }
 
+/// Adds the oldest heads of all shards of a destination.
+async fn add_heads_of(
+    api: &Api,
+    entry: &Arc<CatalogEntry>,
+    stats: &mut Stats,
+) -> Result<(), StoreError> {
+    let mut of_shards = Vec::new();
+    for shard in shards_of(api, entry) {
+        let mut heads = Stats { delivering: stats.delivering, ..Stats::default() };
+        api.store.add_heads(&shard, &mut heads).await?;
+        of_shards.push(heads);
+    }
+    let heads = sum(of_shards);
+    (stats.head, stats.heads) = (heads.head, heads.heads);
+    Ok(())
+}
+
 /// Reads the heads of the items with pending messages.
 async fn add_heads(api: &Api, all: &[Arc<CatalogEntry>], items: &mut [DestinationStats]) {
     for some in items.chunks_mut(HEADS_AT_ONCE) {
@@ -245,7 +280,7 @@ async fn add_heads(api: &Api, all: &[Arc<CatalogEntry>], items: &mut [Destinatio
             let found = all.binary_search_by(|entry| entry.destination.name.cmp(&item.name));
             if let (Ok(at), Numbers::Read(stats)) = (found, &mut item.numbers)
                 && (stats.pending > 0 || stats.halted > 0)
-                && let Err(error) = api.store.add_heads(&all[at], stats).await
+                && let Err(error) = add_heads_of(api, &all[at], stats).await
             {
                 item.numbers = Numbers::of(Err(error));
             }

@@ -23,7 +23,7 @@ use super::{
 use domain::{Destination, DestinationName, destination::Change};
 use formats::code::Code;
 use http_server::{openapi_responses, problem::Problem};
-use store::KeptDefinition;
+use store::{CatalogEntry, KeptDefinition};
 
 /// A definition that a destination has or had.
 #[derive(Serialize, ToSchema)]
@@ -94,7 +94,7 @@ pub(super) async fn diff(
     let name = parse_name(&name)?;
     let wanted: Destination = read_named(name.as_str(), body, api.batch_bytes_max)?;
     let current = api.catalog.refresh(&name).await?;
-    let current = current.as_deref().map(|entry| &entry.destination);
+    let current = current.as_deref().map(CatalogEntry::definition);
     let wanted = unmasked(wanted, current)?;
     check(&api, &wanted).await?;
     let changes = match current {

@@ -84,6 +84,12 @@ async fn follow(args: &LogArgs) -> anyhow::Result<()> {
             }
         };
         if let Some(newest) = new.first() {
+            if let Some(shard) = newest["shard"].as_str() {
+                let name = &args.destination;
+                anyhow::bail!(
+                    "{name} has shards, and each has a log of its own: follow one, such as {shard}"
+                );
+            }
             known = Some(newest["sequence"].clone());
         }
         let wanted = new.iter().rev().filter(|item| args.takes(item));

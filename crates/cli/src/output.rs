@@ -112,6 +112,12 @@ pub fn list(answer: &Value, columns: &[&str], row: impl Fn(&Value) -> Vec<String
     let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut rows = vec![columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()];
     rows.extend(items.iter().map(row));
+    // Items of a destination with several shards: together with the sequence, the shard names the message.
+    if items.iter().any(|item| item["shard"].is_string()) {
+        let shards = items.iter().map(|item| text_of(item, "shard"));
+        let column = std::iter::once("shard".to_owned()).chain(shards);
+        rows.iter_mut().zip(column).for_each(|(row, cell)| row.insert(0, cell));
+    }
     let cursor = answer["next_cursor"].as_str();
     let mut text = match (rows.len(), cursor) {
         (1, None) => "none\n".to_owned(),

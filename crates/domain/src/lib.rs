@@ -15,6 +15,7 @@ pub mod message;
 pub mod name;
 pub mod nearest;
 pub mod network;
+mod partitions;
 mod processing_options;
 mod retry;
 pub mod secret;
@@ -38,6 +39,7 @@ pub use message::{
 };
 pub use name::{DestinationName, InvalidName};
 pub use network::AllowedNetwork;
+pub use partitions::Partitions;
 pub use processing_options::ProcessingOptions;
 pub use retry::{Disposition, Finality, RetryPolicy};
 pub use state::State;

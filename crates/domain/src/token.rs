@@ -100,7 +100,7 @@ impl Grant {
 
     /// True if the grant includes this destination.
     pub fn covers(&self, destination: &DestinationName) -> bool {
-        self.destinations.as_ref().is_none_or(|listed| listed.contains(destination))
+        self.destinations.as_ref().is_none_or(|listed| listed.contains(destination.base()))
     }
 }
 

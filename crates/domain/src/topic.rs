@@ -34,6 +34,9 @@ impl Topic {
             return bad(format!("name 1 to {DESTINATIONS_MAX} of them"));
         }
         for (at, name) in self.destinations.iter().enumerate() {
+            if name.shard() > 0 {
+                return bad(format!("{name:?} is a shard; name {:?}", name.base()));
+            }
             if self.destinations[..at].contains(name) {
                 return bad(format!("{name:?} is named twice"));
             }
@@ -53,7 +56,13 @@ impl FromStr for TopicName {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
-        text.parse().map(TopicName)
+        let name: DestinationName = text.parse()?;
+        // Topics have no shards.
+        if name.as_str() == text && name.shard() == 0 {
+            Ok(TopicName(name))
+        } else {
+            Err(InvalidName)
+        }
     }
 }
 

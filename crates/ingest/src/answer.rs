@@ -25,6 +25,7 @@ pub(super) struct Accepted {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = StoredCopy)]
 struct Copy {
+    /// The destination; with several shards, the shard that holds the copy, such as `orders~3`.
     destination: DestinationName,
     sequence: Sequence,
     epoch: Epoch,
@@ -40,8 +41,8 @@ struct Copy {
 }
 
 impl Copy {
-    fn of(destination: DestinationName, receipt: Receipt) -> Copy {
-        let Receipt { position, durability, duplicate_of } = receipt;
+    fn of(receipt: Receipt) -> Copy {
+        let Receipt { destination, position, durability, duplicate_of } = receipt;
         Copy {
             destination,
             sequence: position.sequence,
@@ -64,13 +65,13 @@ impl Accepted {
 /// copies. The id is the stored id: a duplicate has the id of the first message.
 pub(super) fn answer(
     id: &str,
-    outcomes: Vec<(DestinationName, Outcome)>,
+    outcomes: impl IntoIterator<Item = Outcome>,
 ) -> Result<Accepted, Problem> {
-    let mut deliveries = Vec::with_capacity(outcomes.len());
+    let mut deliveries = Vec::new();
     let mut worst: Option<Refusal> = None;
-    for (name, outcome) in outcomes {
+    for outcome in outcomes {
         match outcome {
-            Ok(receipt) => deliveries.push(Copy::of(name, receipt)),
+            Ok(receipt) => deliveries.push(Copy::of(receipt)),
             Err(refusal) => {
                 let is_worse = |worst: &Refusal| worst.code().status() < refusal.code().status();
                 if worst.as_ref().is_none_or(is_worse) {

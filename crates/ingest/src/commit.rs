@@ -7,6 +7,7 @@
 
 #[cfg(feature = "planted-bugs")]
 mod fault_injection;
+mod shards;
 mod stamp;
 
 use std::{
@@ -20,6 +21,7 @@ use std::{
 use tokio::{sync::oneshot, time::Instant};
 use tokio_util::task::TaskTracker;
 
+use shards::by_shard;
 use stamp::{Stamping, refusal};
 
 use super::{
@@ -68,20 +70,37 @@ struct Job {
 
 /// Outcomes that are still to come.
 pub struct Pending {
-    reply: oneshot::Receiver<Vec<Outcome>>,
+    parts: Vec<PendingPart>,
     /// How many copies were submitted.
     count: usize,
+}
+
+/// The outcomes of the copies that go to one shard.
+struct PendingPart {
+    reply: oneshot::Receiver<Vec<Outcome>>,
+    /// The indexes of these copies; `None`: all copies.
+    at: Option<Vec<usize>>,
 }
 
 impl Pending {
     /// True until the outcomes exist.
     pub fn is_waiting(&self) -> bool {
-        self.reply.is_empty()
+        self.parts.iter().any(|part| part.reply.is_empty())
     }
 
     /// One outcome for each copy, in order.
     pub async fn outcomes(self) -> Vec<Outcome> {
-        self.reply.await.unwrap_or_else(|_| vec![Err(Refusal::Draining); self.count])
+        let mut all = vec![Err(Refusal::Draining); self.count];
+        for PendingPart { reply, at } in self.parts {
+            match (reply.await, at) {
+                (Ok(outcomes), None) => return outcomes,
+                (Ok(outcomes), Some(at)) => {
+                    at.into_iter().zip(outcomes).for_each(|(at, outcome)| all[at] = outcome);
+                }
+                (Err(_), _) => {}
+            }
+        }
+        all
     }
 }
 
@@ -179,9 +198,22 @@ impl Committer {
         &self,
         destination: &DestinationName,
     ) -> Result<Arc<CatalogEntry>, Refusal> {
-        match self.catalog.find(destination).await {
+        if destination.shard() > 0 {
+            let base = destination.base();
+            return Err(Refusal::invalid_field(format!(
+                "destination: {destination} is a shard; send to {base}, which finds the shard of each message"
+            )));
+        }
+        self.find_shard(destination).await
+    }
+
+    /// The definition of a destination, or of a shard of one.
+    async fn find_shard(&self, name: &DestinationName) -> Result<Arc<CatalogEntry>, Refusal> {
+        match self.catalog.find(name).await {
             Ok(Some(entry)) => Ok(entry),
-            Ok(None) => Err(Refusal::UnknownDestination(destination.to_string())),
+            // Another process is about to define the shard.
+            Ok(None) if name.shard() > 0 => Err(Refusal::RedisUnavailable),
+            Ok(None) => Err(Refusal::UnknownDestination(name.to_string())),
             Err(error) => Err(refusal_of_lookup(&error)),
         }
     }
@@ -196,11 +228,37 @@ impl Committer {
         permit: MemoryPermit,
     ) -> Pending {
         let copies = copies.into();
-        let (reply, pending) = oneshot::channel();
-        let pending = Pending { reply: pending, count: copies.len() };
+        let count = copies.len();
         let admitted = entry.as_ref().map_err(Refusal::clone);
         let admitted = admitted
             .and_then(|entry| self.check_rate(entry, &copies, session).map(|()| entry.clone()));
+        let mut parts = Vec::with_capacity(1);
+        match &admitted {
+            Ok(entry) if entry.destination.shards > 1 => {
+                for (name, part) in by_shard(&entry.destination, &copies) {
+                    let shard = self.find_shard(&name).await;
+                    let reply =
+                        self.queue(shard, part.copies.into(), session, permit.clone()).await;
+                    parts.push(PendingPart { reply, at: Some(part.at) });
+                }
+            }
+            _ => {
+                let reply = self.queue(admitted, copies, session, permit).await;
+                parts.push(PendingPart { reply, at: None });
+            }
+        }
+        Pending { parts, count }
+    }
+
+    /// Queues copies that were admitted, or refuses them.
+    async fn queue(
+        &self,
+        admitted: Result<Arc<CatalogEntry>, Refusal>,
+        copies: Arc<[CopyResult]>,
+        session: &Session,
+        permit: MemoryPermit,
+    ) -> oneshot::Receiver<Vec<Outcome>> {
+        let (reply, pending) = oneshot::channel();
         match admitted {
             Ok(entry) => {
                 let (session, submitted) = (session.clone(), Instant::now());

@@ -238,10 +238,8 @@ impl Ingest {
         }
         let ids = self.find_keys(&mut all).await;
         let stored = submit_all(&mut all, &self.committer, &room).await;
-        let outcome = |(copies, mut outcomes): (&Copies, Vec<Outcome>)| {
-            (copies.name.clone(), outcomes.pop().unwrap_or(Err(Refusal::Draining)))
-        };
-        let outcomes = all.iter().zip(stored).map(outcome).collect();
+        let outcome = |mut outcomes: Vec<Outcome>| outcomes.pop().unwrap_or(Err(Refusal::Draining));
+        let outcomes = stored.into_iter().map(outcome);
         let accepted = answer(ids.get(&0).unwrap_or(draft.id()), outcomes)?;
         let replayed = accepted.is_replay().then_some([(REPLAYED, "true")]);
         Ok((StatusCode::ACCEPTED, replayed, axum::Json(accepted)).into_response())

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::json::ItemError;
-use domain::{Durability, Position};
+use domain::{DestinationName, Durability, Position};
 use formats::code::Code;
 use http_server::problem::Problem;
 
@@ -13,6 +13,8 @@ const MARK: &str = "mark";
 /// An arrival that Redis has stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
+    /// The destination, or the shard of it, that holds the arrival.
+    pub destination: DestinationName,
     /// The position of the arrival; sequence 0 if it is not known.
     pub position: Position,
     /// The durability that the arrival has reached.

@@ -227,7 +227,7 @@ impl Work {
     /// Pokes the task of a destination, because lanes, or this message, may be releasable. Does
     /// nothing if this pod does not own its partition. Starts the task if there is none.
     fn poke(&mut self, name: &DestinationName, handed: Option<HandOver>) {
-        let partition = name.partition(self.sender.store.keys().partitions());
+        let partition = self.sender.store.keys().partition_of(name);
         let Some(lease) = self.holdings.of(partition) else { return };
         self.sender.owned.note_woken(name);
         if let Some(running) = self.running.get(name)

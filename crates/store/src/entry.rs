@@ -1,5 +1,7 @@
 //! A destination in the catalog: its definition, and the values that scripts get from it.
 
+use std::sync::Arc;
+
 use super::keys::Claimers;
 use domain::{DeliveryKind, Destination, Epoch, Ordering, Processing, TransformKind};
 
@@ -53,8 +55,10 @@ impl Paused {
 /// A destination, as this pod's catalog holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogEntry {
-    /// The definition of the destination.
+    /// The definition of the destination. With several shards: what holds for this shard.
     pub destination: Destination,
+    /// With several shards: the definition as it was written, with the limits of all shards together.
+    pub of_all_shards: Option<Arc<Destination>>,
     /// The version of the definition. Scripts refuse an outdated version.
     pub version: u64,
     /// The partition of the destination.
@@ -67,6 +71,11 @@ pub struct CatalogEntry {
 }
 
 impl CatalogEntry {
+    /// The definition as it was written.
+    pub fn definition(&self) -> &Destination {
+        self.of_all_shards.as_deref().unwrap_or(&self.destination)
+    }
+
     /// Which processors may claim the destination's messages.
     pub fn claimers(&self) -> Claimers {
         claimers_of(self.destination.transform.kind)

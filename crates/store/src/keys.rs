@@ -1,15 +1,22 @@
 //! The names of all keys in Redis. No other module builds a key name.
 
-use std::ops::Deref;
+use std::{collections::HashMap, ops::Deref, sync::Arc};
 
-use domain::{DestinationName, Sequence};
+use parking_lot::RwLock;
+
+use domain::{DestinationName, Partitions, Sequence};
 
 /// Builds key names: prefix, hash tag of the partition, noun.
 #[derive(Debug, Clone)]
 pub struct Keys {
     prefix: String,
-    partitions: u16,
+    partitions: Partitions,
+    /// The partitions of shards that were asked for: a search finds each.
+    of_shards: Arc<RwLock<HashMap<DestinationName, u16>>>,
 }
+
+/// The most shards whose partitions are remembered.
+const SHARDS_KNOWN_MAX: usize = 16_384;
 
 /// The keys of one partition. Their hash tag puts all of them in one slot of a Redis Cluster.
 #[derive(Debug, Clone)]
@@ -104,7 +111,11 @@ impl Keys {
 
     /// Builds names that begin with `prefix`, for this number of partitions.
     pub fn new(prefix: &str, partitions: u16) -> Self {
-        Keys { prefix: prefix.to_owned(), partitions }
+        Keys {
+            prefix: prefix.to_owned(),
+            partitions: Partitions::new(partitions),
+            of_shards: Arc::default(),
+        }
     }
 
     /// The prefix of all names.
@@ -121,7 +132,7 @@ impl Keys {
 
     /// How many partitions there are.
     pub fn partitions(&self) -> u16 {
-        self.partitions
+        self.partitions.count()
     }
 
     /// The index of all destinations.
@@ -141,12 +152,29 @@ impl Keys {
 
     /// The keys of partition `number`.
     pub fn partition(&self, number: u16) -> PartitionKeys {
-        PartitionKeys { tag: format!("{}:{{p{number:02}}}", self.prefix) }
+        PartitionKeys { tag: format!("{}:{{{}}}", self.prefix, Partitions::tag(number)) }
+    }
+
+    /// The partition that holds all keys of a destination, or of this shard of one.
+    pub fn partition_of(&self, name: &DestinationName) -> u16 {
+        if name.shard() == 0 {
+            return self.partitions.of(name);
+        }
+        if let Some(known) = self.of_shards.read().get(name) {
+            return *known;
+        }
+        let partition = self.partitions.of(name);
+        let mut known = self.of_shards.write();
+        if known.len() >= SHARDS_KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(name.clone(), partition);
+        partition
     }
 
     /// The keys of a destination.
     pub fn destination(&self, name: &DestinationName) -> DestinationKeys {
-        let partition = self.partition(name.partition(self.partitions));
+        let partition = self.partition(self.partition_of(name));
         let base = [&partition.tag, ":d:", name.as_str()].concat();
         DestinationKeys { partition, base }
     }

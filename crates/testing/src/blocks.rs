@@ -181,7 +181,7 @@ async fn cases(store: &Store, redis: &TestRedis) -> Vec<Case> {
         let name = format!("destination-{number}");
         let mut destination = Destination::new(name.parse().unwrap(), "tcp://127.0.0.1:1");
         destination.transform.kind = TransformKind::Http;
-        let partition = destination.name.partition(store.keys().partitions());
+        let partition = store.keys().partition_of(&destination.name);
         if partitions.contains(&partition) {
             continue;
         }
@@ -196,6 +196,7 @@ async fn cases(store: &Store, redis: &TestRedis) -> Vec<Case> {
         let is_stale = cases.len() == STALE;
         let known = CatalogEntry {
             destination,
+            of_all_shards: None,
             version: defined.version - u64::from(is_stale),
             partition,
             paused: Paused::default(),

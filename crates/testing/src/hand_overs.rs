@@ -154,7 +154,8 @@ impl Case {
         destination.delivery.kind = delivery;
         let defined = store.define(&destination).await.unwrap();
         let (version, born, paused) = (defined.version, defined.born, Paused::default());
-        let known = CatalogEntry { destination, version, partition: 0, paused, born };
+        let known =
+            CatalogEntry { destination, of_all_shards: None, version, partition: 0, paused, born };
         let token = OwnerToken::random();
         let epoch = store.acquire_partition(0, &token, LONG).await.unwrap().epoch;
         let (heard, _listening) = listen(&store, WakeKind::Releasable).await;

@@ -141,5 +141,5 @@ async fn defined(store: &Store, durability: Durability) -> CatalogEntry {
     })
     .await;
     let (version, born, paused) = (defined.version, defined.born, Paused::default());
-    CatalogEntry { destination, version, partition: 0, paused, born }
+    CatalogEntry { destination, of_all_shards: None, version, partition: 0, paused, born }
 }

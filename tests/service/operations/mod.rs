@@ -28,6 +28,7 @@ mod lanes;
 mod messages;
 mod purge;
 mod repair;
+mod shards;
 mod versions;
 
 /// A pod without a sender, and a store for the test as the sender.

@@ -3,7 +3,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use domain::DestinationName;
+use domain::{DestinationName, Partitions};
 use serde_json::{Value, json};
 use store::{Store, StoreError};
 
@@ -14,7 +14,8 @@ use crate::{
 
 /// Names of other destinations in the partition of this one.
 fn neighbours(of: &str) -> impl Iterator<Item = String> {
-    let partition = |name: &str| name.parse::<DestinationName>().unwrap().partition(64);
+    let partitions = Partitions::new(64);
+    let partition = move |name: &str| partitions.of(&name.parse::<DestinationName>().unwrap());
     let here = partition(of);
     (0..).map(|number| format!("n{number}")).filter(move |name| partition(name) == here)
 }

@@ -261,7 +261,14 @@ mod tests {
             let definition = serde_json::json!({"name": name, "url": "http://receiver/"});
             let destination = serde_json::from_value(definition).unwrap();
             let paused = Default::default();
-            let entry = CatalogEntry { destination, version: 1, partition: 0, paused, born };
+            let entry = CatalogEntry {
+                destination,
+                of_all_shards: None,
+                version: 1,
+                partition: 0,
+                paused,
+                born,
+            };
             let last_sequence = last.unwrap_or_default();
             let delivered_total = last_sequence.saturating_sub(1);
             let damaged = last.is_none().then_some("last").into_iter().collect();

@@ -78,6 +78,24 @@ impl Numbers {
         let (at, entries) = (Instant::now(), self.catalog.all());
         let seconds = before.map_or(0.0, |read| (at - read.at).as_secs_f64());
         let mut rows = Vec::with_capacity(entries.len());
+        for (entry, stats) in self.sums(entries).await? {
+            let earlier = earlier.get(&entry.destination.name).copied();
+            rows.push(row(entry, stats, earlier, seconds));
+        }
+        let read = Arc::new(Read { rows, at });
+        *last = Some(read.clone());
+        Ok(read)
+    }
+}
+
+impl Numbers {
+    /// The numbers of each destination, those of its shards together; `None` if they are damaged.
+    async fn sums(
+        &self,
+        entries: Vec<Arc<CatalogEntry>>,
+    ) -> Result<Vec<(Arc<CatalogEntry>, Option<Stats>)>, StoreError> {
+        let mut sums: Vec<(Arc<CatalogEntry>, Option<Stats>)> = Vec::with_capacity(entries.len());
+        let mut places: HashMap<String, usize> = HashMap::new();
         for some in entries.chunks(AT_ONCE) {
             let found = self.store.backlogs_each(some).await;
             for (entry, stats) in some.iter().zip(found) {
@@ -85,13 +103,23 @@ impl Numbers {
                     Err(error) if !error.is_damage() => return Err(error),
                     stats => stats.ok(),
                 };
-                let earlier = earlier.get(&entry.destination.name).copied();
-                rows.push(row(entry.clone(), stats, earlier, seconds));
+                let name = &entry.destination.name;
+                // By name, the first shard comes before the others.
+                let first =
+                    places.get(name.base()).filter(|_| self.catalog.is_in_destination(name));
+                match first {
+                    Some(place) => {
+                        let (_, sum) = &mut sums[*place];
+                        *sum = sum.take().zip(stats).map(|(sum, stats)| sum.and(stats));
+                    }
+                    None => {
+                        places.insert(name.as_str().to_owned(), sums.len());
+                        sums.push((entry.clone(), stats));
+                    }
+                }
             }
         }
-        let read = Arc::new(Read { rows, at });
-        *last = Some(read.clone());
-        Ok(read)
+        Ok(sums)
     }
 }
 

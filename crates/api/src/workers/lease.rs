@@ -150,8 +150,8 @@ pub(crate) async fn lease(
     request.check()?;
     caller.check_all(&request.destinations)?;
     let _share = if request.wait_ms > 0 { waits.take(&caller, WAITS)? } else { None };
-    let mut named = HashSet::new();
-    request.destinations.retain(|name| named.insert(name.clone()));
+    request.name_shards(&api).await?;
+    let named: HashSet<_> = request.destinations.iter().cloned().collect();
     // A request that waits for at least two messages must not block requests that take any number.
     let stands_in_line = request.wait_ms > 0 && request.min == 1;
     let place = stands_in_line.then(|| {
@@ -200,6 +200,28 @@ pub(crate) async fn lease(
 }
 
 impl LeaseRequest {
+    /// Names the shards of each destination, each once.
+    async fn name_shards(&mut self, api: &Api) -> Result<(), Problem> {
+        let mut all = Vec::with_capacity(self.destinations.len());
+        let mut named = HashSet::new();
+        for name in &self.destinations {
+            let entry = find(api, name).await?;
+            let shards = match name.shard() {
+                0 => entry.destination.shard_names().collect(),
+                _ => vec![name.clone()],
+            };
+            if shards.len() > 1 && self.min > 1 {
+                let detail = format!(
+                    "min: more than 1 only of one shard of {name}; name {name}~0 or another, or leave min out"
+                );
+                return Err(Problem::invalid_field(detail));
+            }
+            all.extend(shards.into_iter().filter(|shard| named.insert(shard.clone())));
+        }
+        self.destinations = all;
+        Ok(())
+    }
+
     /// How often to poll without a wake-up. A wake-up announces the first waiting message, not the message that
     /// completes `min`.
     fn poll(&self) -> Duration {

@@ -10,6 +10,7 @@ macro_rules! defaults {
 
 defaults! {
     weight: u32 = 1,
+    shards: u16 = 1,
     log_max: u64 = 10_000,
     dead_letters_max: u64 = 100_000,
     dead_letters_max_age_ms: u64 = 90 * 24 * 3600 * 1000,

@@ -8,6 +8,7 @@ mod forward_headers;
 mod ids;
 mod key_source;
 mod modes;
+mod shards;
 mod signatures;
 mod validate;
 mod verify;
@@ -72,6 +73,11 @@ pub struct Destination {
     /// Which messages stay in order.
     #[serde(default)]
     pub ordering: Ordering,
+    /// With ordering by key or without ordering: over how many shards the messages are spread. Each shard is on one
+    /// server of a cluster, and has an equal part of each limit of the destination.
+    #[serde(default = "defaults::shards", skip_serializing_if = "shards::is_one")]
+    #[schema(minimum = 1, maximum = 256)]
+    pub shards: u16,
     /// How many messages of a lane are processed at a time.
     #[serde(default)]
     pub processing: Processing,
@@ -291,6 +297,7 @@ impl Destination {
             transform: Transform::default(),
             delivery: Delivery::default(),
             ordering: Ordering::default(),
+            shards: defaults::shards(),
             processing: Processing::default(),
             on_exhausted: OnExhausted::default(),
             durability: Durability::default(),

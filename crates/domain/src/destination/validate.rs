@@ -46,6 +46,7 @@ impl Destination {
                            \"none\" there are no lanes; use ordering \"key\" or \"destination\"";
             return Err(bad("processing", problem));
         }
+        self.validate_shards()?;
         check_range("weight", self.weight.into(), 1, 100)?;
         check_range("backlog_max", self.backlog_max, 1, 1 << 40)?;
         check_range("backlog_bytes_max", self.backlog_bytes_max, 0, 1 << 50)?;
@@ -224,11 +225,16 @@ impl Destination {
     }
 }
 
-fn bad(field: &'static str, problem: impl Into<String>) -> InvalidField {
+pub(super) fn bad(field: &'static str, problem: impl Into<String>) -> InvalidField {
     InvalidField { field, problem: problem.into() }
 }
 
-fn check_range(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), InvalidField> {
+pub(super) fn check_range(
+    field: &'static str,
+    value: u64,
+    min: u64,
+    max: u64,
+) -> Result<(), InvalidField> {
     if (min..=max).contains(&value) {
         return Ok(());
     }

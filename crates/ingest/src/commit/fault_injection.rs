@@ -28,7 +28,8 @@ impl Job {
     /// Answers the producer before the message is stamped.
     fn answer_early(&mut self, epoch: Epoch) {
         let (position, durability) = (Position { epoch, sequence: 1 }, Durability::Memory);
-        let receipt = Receipt { position, durability, duplicate_of: None };
+        let destination = self.entry.destination.name.clone();
+        let receipt = Receipt { destination, position, durability, duplicate_of: None };
         let reply = std::mem::replace(&mut self.reply, oneshot::channel().0);
         let _ = reply.send(vec![Ok(receipt); self.copies.len()]);
     }

@@ -6,7 +6,9 @@ use tokio::time::Instant;
 
 use super::{CopyResult, Job, Session};
 use crate::{MemoryBudget, Outcome, Receipt, Refusal, Watermark, options};
-use domain::{Arrival, Durability, LeaseToken, Ordering, TransformKind};
+use domain::{
+    Arrival, Destination, DestinationName, Durability, LeaseToken, Ordering, TransformKind,
+};
 use faults::{
     pause::{Point, point},
     planted,
@@ -100,11 +102,12 @@ impl Stamping {
         let deadline = oldest.unwrap_or_else(Instant::now) + self.retry;
         match self.ingest(entry, &mut candidates, deadline).await {
             Ok(ingested) => {
-                let level = entry.destination.durability;
+                let Destination { name, durability, .. } = &entry.destination;
                 let mut ingested = ingested.into_iter();
                 let mut next = || ingested.next().ok_or(Refusal::NotConfirmed);
-                let outcome =
-                    |one: Candidate| one.and_then(|_| next()).and_then(|one| outcome(one, level));
+                let outcome = |one: Candidate| {
+                    one.and_then(|_| next()).and_then(|one| outcome(one, name, *durability))
+                };
                 candidates.into_iter().map(outcome).collect()
             }
             Err(refusal) => {
@@ -274,12 +277,14 @@ fn note_span(entry: &CatalogEntry, arrival: &Arrival, outcome: &Outcome) {
     telemetry::note_ingest(&entry.destination.name, arrival, sequence, outcome, server_clock());
 }
 
-fn outcome(ingested: Ingested, durability: Durability) -> Outcome {
+fn outcome(ingested: Ingested, name: &DestinationName, durability: Durability) -> Outcome {
+    let receipt = |position, duplicate_of| {
+        let destination = name.clone();
+        Ok(Receipt { destination, position, durability, duplicate_of })
+    };
     match ingested {
-        Ingested::Stamped(position) => Ok(Receipt { position, durability, duplicate_of: None }),
-        Ingested::Duplicate(position, id) => {
-            Ok(Receipt { position, durability, duplicate_of: Some(id) })
-        }
+        Ingested::Stamped(position) => receipt(position, None),
+        Ingested::Duplicate(position, id) => receipt(position, Some(id)),
         Ingested::Conflict => Err(Refusal::Conflict),
         Ingested::SourceGap(mark) => Err(Refusal::SourceGap(mark)),
         Ingested::SourcesFull => Err(Refusal::SourcesFull),

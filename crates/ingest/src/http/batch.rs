@@ -79,7 +79,10 @@ impl Ingest {
             let Stamped { outcomes, ids } = self.stamp_all(some, &mut sessions, &room).await;
             for (at, (item, outcomes)) in some.iter().zip(outcomes).enumerate() {
                 let answer = match item {
-                    Ok(item) => answer(ids.get(&at).unwrap_or(item.id()), outcomes),
+                    Ok(item) => {
+                        let outcomes = outcomes.into_iter().map(|(_, outcome)| outcome);
+                        answer(ids.get(&at).unwrap_or(item.id()), outcomes)
+                    }
                     Err(problem) => Err(problem.clone()),
                 };
                 match answer {

@@ -1,5 +1,7 @@
 //! Definitions as Redis stores them: the authoritative copy in the partition, and the copy in the index.
 
+use std::sync::Arc;
+
 use redis::Pipeline;
 
 use crate::{
@@ -56,10 +58,21 @@ impl Store {
         json: &str,
     ) -> Result<Option<CatalogEntry>, StoreError> {
         match (self.inner.keyring.unseal(json), version.parse()) {
-            (Ok(destination), Ok(version)) => {
-                let partition = destination.name.partition(self.keys().partitions());
+            (Ok(written), Ok(version)) => {
+                let partition = self.keys().partition_of(&written.name);
                 self.inner.epochs.note_carried(partition, born);
-                Ok(Some(CatalogEntry { destination, version, partition, paused, born }))
+                let (destination, of_all_shards) = match written.shards {
+                    1 => (written, None),
+                    _ => (written.for_each_shard(), Some(Arc::new(written))),
+                };
+                Ok(Some(CatalogEntry {
+                    destination,
+                    of_all_shards,
+                    version,
+                    partition,
+                    paused,
+                    born,
+                }))
             }
             (Err(error), _) => {
                 tracing::error!(destination = name, %error, "a stored definition cannot be read");

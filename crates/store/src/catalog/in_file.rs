@@ -63,8 +63,8 @@ impl InFile {
         let differs = |of_file: &Destination| {
             let entry = self.catalog.get(of_file.name.as_str())?;
             // A comparison is cheaper than a list of the differences.
-            let is_other = entry.destination != *of_file && self.controls(&of_file.name);
-            is_other.then(|| (entry.clone(), entry.destination.changes_to(of_file)))
+            let is_other = entry.definition() != of_file && self.controls(&of_file.name);
+            is_other.then(|| (entry.clone(), entry.definition().changes_to(of_file)))
         };
         let mut all: Vec<_> = self.destinations.values().filter_map(differs).collect();
         all.sort_unstable_by(|(a, _), (b, _)| a.destination.name.cmp(&b.destination.name));
@@ -85,7 +85,7 @@ impl InFile {
     pub async fn check_controls(&self, name: &DestinationName) -> Result<bool, StoreError> {
         let Some(of_file) = self.destinations.get(name) else { return Ok(false) };
         let now = self.catalog.refresh(name).await?;
-        let is_same = now.map(|entry| entry.destination == *of_file);
+        let is_same = now.map(|entry| entry.definition() == of_file);
         if self.removed.lock().note(is_same, name, |removed| &mut removed.destinations) {
             tracing::warn!(
                 destination = %name,
@@ -164,7 +164,7 @@ impl InFile {
         for name in news {
             let Some(of_file) = self.destinations.get(name) else { continue };
             let entry = self.catalog.get(name.as_str());
-            let is_same = entry.map(|entry| entry.destination == *of_file);
+            let is_same = entry.map(|entry| entry.definition() == of_file);
             if is_news(is_same, self.controls(name)) {
                 self.check_controls(name).await?;
             }

@@ -9,6 +9,7 @@ mod names;
 mod schema;
 mod sealing;
 mod sessions;
+mod shards;
 mod tokens;
 mod topics;
 

@@ -204,6 +204,17 @@ impl Changed {
 }
 
 impl ChangedNames {
+    /// These names and the others.
+    pub(super) fn and(self, others: ChangedNames) -> ChangedNames {
+        match (self, others) {
+            (ChangedNames::These(mut names), ChangedNames::These(others)) => {
+                names.extend(others);
+                ChangedNames::These(names)
+            }
+            _ => ChangedNames::Any,
+        }
+    }
+
     /// Removes from a map each entry whose name has changed and fails the test `stays`.
     pub fn sweep<V>(
         &self,
@@ -231,6 +242,7 @@ mod tests {
         let destination = Destination::new(name.parse().unwrap(), "http://h/");
         Arc::new(CatalogEntry {
             destination,
+            of_all_shards: None,
             version: 1,
             born: 1,
             partition,

@@ -10,7 +10,7 @@ use crate::{
     entry::{CatalogEntry, Paused},
     record,
 };
-use domain::{AttemptError, DeliveryKind, Ordering, Sequence, State};
+use domain::{AttemptError, DeliveryKind, Destination, Ordering, Sequence, State};
 use redis_client::texts;
 
 /// How often heads are read again because some of them have left meanwhile.
@@ -73,6 +73,9 @@ pub struct Stats {
 /// The head of a lane, and what it waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Head {
+    /// The shard of the head, if the destination has several, as paths name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
     /// The sequence of the head.
     pub sequence: Sequence,
     /// The ordering key of the head, with ordering by key.
@@ -93,6 +96,45 @@ pub struct Head {
     /// The last error of the head.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<AttemptError>,
+}
+
+impl Stats {
+    /// The numbers of two shards together.
+    pub fn and(mut self, other: Stats) -> Stats {
+        for (sum, more) in [
+            (&mut self.last_sequence, other.last_sequence),
+            (&mut self.pending, other.pending),
+            (&mut self.waiting, other.waiting),
+            (&mut self.processing, other.processing),
+            (&mut self.ready, other.ready),
+            (&mut self.delivering, other.delivering),
+            (&mut self.halted, other.halted),
+            (&mut self.delayed, other.delayed),
+            (&mut self.pending_bytes, other.pending_bytes),
+            (&mut self.dead_letters, other.dead_letters),
+            (&mut self.delivered_total, other.delivered_total),
+            (&mut self.dropped_total, other.dropped_total),
+            (&mut self.dead_lettered_total, other.dead_lettered_total),
+            (&mut self.cancelled_total, other.cancelled_total),
+        ] {
+            *sum += more;
+        }
+        for one in other.attention {
+            match self.attention.iter_mut().find(|known| known.cause == one.cause) {
+                Some(known) => {
+                    known.count += one.count;
+                    known.since = known.since.min(one.since);
+                }
+                None => self.attention.push(one),
+            }
+        }
+        self.damaged.extend(other.damaged);
+        self.heads.extend(other.heads);
+        self.heads.sort_by_key(|head| std::cmp::Reverse(head.age_ms));
+        self.heads.truncate(HEADS_MAX);
+        self.head = self.heads.first().cloned();
+        self
+    }
 }
 
 impl Store {
@@ -260,7 +302,9 @@ fn head(listed: Listed, entry: &CatalogEntry, delivering: bool, now_ms: u64) -> 
     };
     let last_error = message.attempts.errors.first().map(|(_, error)| error.clone());
     let has_failed = message.attempts.failed + message.attempts.stalls > 0;
+    let Destination { name, shards, .. } = &entry.destination;
     Head {
+        shard: (*shards > 1).then(|| name.shard_in_paths()),
         sequence: message.position.sequence,
         key: entry.destination.lane_key(message.message.key.as_deref()).map(str::to_owned),
         state,

@@ -31,6 +31,7 @@ contract! {
         ids_max: u64,
         same_definition: String,
         delivery: &'a str,
+        shards: u16,
         note: String,
         versions_max: usize,
         file_forms: &'a str,
@@ -132,7 +133,7 @@ impl Store {
         self.check_defined(destination.durability, &keys.hash()).await?;
         let (definition, same) = self.definition_to_store(destination).await?;
         let claimers = claimers_of(destination.transform.kind);
-        let partition = destination.name.partition(self.keys().partitions());
+        let partition = self.keys().partition_of(&destination.name);
         let call = Args {
             destination: destination.name.as_str(),
             new_definition: &definition,
@@ -145,6 +146,7 @@ impl Store {
             ids_max: destination.ids_indexed(),
             same_definition: same,
             delivery: delivery_text(destination.delivery.kind),
+            shards: destination.shards,
             note: note_of(&terms.by, serde_json::json!(destination.masked())),
             versions_max: VERSIONS_MAX,
             file_forms: &terms.file_forms,

@@ -25,7 +25,7 @@ impl Store {
         destination: &DestinationName,
     ) -> Result<(), StoreError> {
         let keys = self.keys().destination(destination);
-        let partition = destination.partition(self.keys().partitions());
+        let partition = self.keys().partition_of(destination);
         let call =
             Args { seen_epoch: self.known_of_epoch(partition), destination: destination.as_str() }
                 .call(self, &keys);

@@ -451,8 +451,9 @@ impl Real {
         let destination = destination(known.name, &known.definition);
         let version = self.versions.get(&(known.name, known.version)).copied().unwrap_or(1);
         StoreKnown {
-            partition: destination.name.partition(1),
+            partition: 0,
             destination,
+            of_all_shards: None,
             version,
             paused: Paused::default(),
             born: 0,

@@ -191,6 +191,7 @@ impl Calls {
             ids_max: IDS_MAX,
             same_definition: String::new(),
             delivery: self.delivery,
+            shards: 1,
             note: "{}".to_owned(),
             versions_max: 20,
             file_forms: "",

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 pub use super::anomaly::{Anomalies, Anomaly};
 use super::{
     journal::{Delivery, Headers, Journal},
-    ledger::{Ledger, Promise},
+    ledger::{Ledger, Promise, base_of},
     transformer::transformed,
 };
 
@@ -156,7 +156,8 @@ struct Examiner<'a> {
 impl<'a> Examiner<'a> {
     fn subject(&self, destination: &str) -> &'a Subject {
         let mut all = self.subjects.iter();
-        all.find(|subject| subject.destination == destination).expect("each destination is named")
+        all.find(|subject| subject.destination == base_of(destination))
+            .expect("each destination is named")
     }
 
     /// Checks that each producer's messages got ascending positions in each destination.

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use super::wait::eventually;
+use super::{ledger::base_of, wait::eventually};
 
 /// One accepted delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Journal {
             file.write_all(delivery.line().as_bytes()).expect("the journal can be written");
         }
         if pages.first.insert((delivery.destination.clone(), delivery.body.clone())) {
-            *pages.counts.entry(delivery.destination.clone()).or_default() += 1;
+            *pages.counts.entry(base_of(&delivery.destination).to_owned()).or_default() += 1;
         }
         pages.deliveries.push(delivery);
         pages.times.push(Instant::now());

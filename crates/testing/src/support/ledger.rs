@@ -9,6 +9,7 @@ use std::{
 /// A message whose answer named its position.
 #[derive(Debug, Clone)]
 pub struct Promise {
+    /// The destination, or the shard of it that holds the message.
     pub destination: String,
     /// `None` over TCP, where the answer names no epoch.
     pub epoch: Option<u64>,
@@ -18,6 +19,11 @@ pub struct Promise {
     /// The body as it was sent.
     pub body: String,
     pub producer: String,
+}
+
+/// The destination of which this is a shard.
+pub fn base_of(destination: &str) -> &str {
+    destination.split('~').next().unwrap_or_default()
 }
 
 #[derive(Default)]
@@ -46,7 +52,7 @@ pub struct Ledger {
 impl Ledger {
     pub fn promise(&self, promise: Promise) {
         let mut pages = self.pages.lock().unwrap();
-        *pages.counts.entry(promise.destination.clone()).or_default() += 1;
+        *pages.counts.entry(base_of(&promise.destination).to_owned()).or_default() += 1;
         pages.promises.push(promise);
         pages.times.push(Instant::now());
     }

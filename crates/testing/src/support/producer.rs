@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::{io::BufStream, net::TcpStream};
 
 use super::{
-    ledger::{Ledger, Promise},
+    ledger::{Ledger, Promise, base_of},
     long::{long_form, short_form},
     pods::{Addresses, client},
     receiver::{read_frame, write_frame},
@@ -147,13 +147,14 @@ impl Producer {
         let deliveries = answer["deliveries"].as_array().expect("an answer has deliveries");
         assert_eq!(deliveries.len(), item.destinations.len(), "{answer}");
         for (destination, delivery) in item.destinations.iter().zip(deliveries) {
-            assert_eq!(delivery["destination"], **destination, "{answer}");
+            let stored_in = delivery["destination"].as_str().unwrap_or_default();
+            assert_eq!(base_of(stored_in), destination, "{answer}");
             let is_duplicate = delivery["duplicate"].as_bool().unwrap();
             if is_duplicate {
                 self.ledger.note_duplicate();
             }
             self.ledger.promise(Promise {
-                destination: destination.clone(),
+                destination: stored_in.to_owned(),
                 epoch: Some(delivery["epoch"].as_u64().unwrap()),
                 sequence: delivery["sequence"].as_u64().unwrap(),
                 // A duplicate is answered with the id of this request, not of the first.

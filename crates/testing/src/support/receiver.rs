@@ -19,6 +19,7 @@ use super::{
     gate::{Gate, Point},
     http::{self, Answer, Request},
     journal::{Delivery, Headers, Journal},
+    ledger::base_of,
     long::written_down,
 };
 
@@ -116,7 +117,7 @@ impl Inbox {
 
     /// Handles a delivery; returns the fault, if any.
     async fn take(&self, delivery: Delivery) -> Option<Fault> {
-        let destination = delivery.destination.clone();
+        let destination = base_of(&delivery.destination).to_owned();
         self.gate.at(Point::Arrived, &destination).await;
         let slower = self.slower_ms.load(Ordering::SeqCst);
         if slower > 0 {

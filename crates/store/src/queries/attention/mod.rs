@@ -290,7 +290,7 @@ mod tests {
 
     fn entry(json: &str, paused: Paused) -> CatalogEntry {
         let destination: Destination = serde_json::from_str(json).unwrap();
-        CatalogEntry { destination, version: 1, partition: 0, paused, born: 1 }
+        CatalogEntry { destination, of_all_shards: None, version: 1, partition: 0, paused, born: 1 }
     }
 
     fn well() -> Facts {

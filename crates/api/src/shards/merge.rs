@@ -1,0 +1,62 @@
+//! Merges the answers of shards into one.
+
+use serde_json::{Map, Value, json};
+
+use super::Answer;
+
+/// The states of an operation; the first of its shards' states is that of the whole.
+const STATES: [&str; 5] = ["running", "failed", "interrupted", "cancelled", "succeeded"];
+
+/// The answers together: numbers are sums, lists follow each other. What means one shard alone is left out.
+pub(super) fn merged(destination: &str, answers: Vec<Answer>) -> Value {
+    let whole = answers.into_iter().map(|answer| answer.json).reduce(both).unwrap_or_default();
+    let Value::Object(mut fields) = whole else { return whole };
+    fields.retain(|name, _| !name.ends_with("_sequence"));
+    if fields.contains_key("destination") {
+        fields.insert("destination".to_owned(), json!(destination));
+    }
+    Value::Object(fields)
+}
+
+fn both(one: Value, other: Value) -> Value {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => Value::Object(fields_of_both(one, other)),
+        (Value::Array(mut one), Value::Array(other)) => {
+            one.extend(other);
+            Value::Array(one)
+        }
+        (Value::Number(one), Value::Number(other)) => match (one.as_u64(), other.as_u64()) {
+            (Some(one), Some(other)) => json!(one + other),
+            _ => Value::Number(one),
+        },
+        (Value::Bool(one), Value::Bool(other)) => json!(one && other),
+        (Value::Null, other) => other,
+        (one, _) => one,
+    }
+}
+
+fn fields_of_both(mut one: Map<String, Value>, other: Map<String, Value>) -> Map<String, Value> {
+    for (name, value) in other {
+        let both = match one.remove(&name) {
+            None => value,
+            Some(known) if name == "state" => worse(known, value),
+            Some(known) => both(known, value),
+        };
+        one.insert(name, both);
+    }
+    one
+}
+
+fn worse(one: Value, other: Value) -> Value {
+    let rank = |state: &Value| STATES.iter().position(|known| state == known);
+    if rank(&other) < rank(&one) { other } else { one }
+}
+
+/// The answer of the shard whose head is the oldest.
+pub(super) fn oldest(answers: Vec<Answer>) -> Value {
+    let age = |answer: &Answer| answer.json["head"]["age_ms"].as_u64();
+    let oldest = answers.into_iter().max_by_key(age);
+    let Some(Answer { shard, mut json, .. }) = oldest else { return Value::Null };
+    json["shard"] = json!(shard.shard_in_paths());
+    json
+}
