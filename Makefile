@@ -22,7 +22,7 @@ NEWER_TESTS := random_operations cluster wrong_types journey upgrades power_cut 
 .DEFAULT_GOAL := help
 # Run `setup` before the other targets, also with -j. Cargo runs in parallel by itself.
 .NOTPARALLEL:
-.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-connect test-recipes-connect test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys drill-breaker bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-hostile bench-security bench-traces bench-peers bench-workers bench-rate dist release-check test-dist test-chart lint fmt deny sbom fuzz release-clean
+.PHONY: help setup setup-tests build build-bench demo run test quick torture torture-shares test-node test-connect test-recipes-connect test-rights test-newer build-node build-console check-console console-screenshots test-console bench bench-fast bench-keys drill-breaker bench-destinations bench-console bench-scripts bench-sparse bench-longest bench-shards bench-hostile bench-security bench-traces bench-peers bench-workers bench-rate dist release-check test-dist test-chart lint fmt deny sbom fuzz release-clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -129,6 +129,9 @@ bench-sparse: setup ## Measure what a message costs Redis that is alone in its d
 bench-longest: setup ## Measure the longest Redis call of each operation with many messages waiting (COUNT=1000000)
 	RESEQ_BOUNDS_TIMES=1 RESEQ_BOUNDS_WAITING=$(or $(COUNT),1000000) cargo test --release --locked $(TEST_FEATURES) \
 	  --test service operations::bounds::no_call_holds_redis -- --nocapture --test-threads 1
+
+bench-shards: setup ## Measure what a message costs the busiest of four primaries, without shards and with 16 (COUNT=100000)
+	cargo run --release --locked --example shard_costs $(COUNT)
 
 bench-hostile: setup build-bench ## Measure the latency of producers among 5,000 idle and 1,000 slow connections
 	$(RESEQ_BENCH) --hostile $(BENCH_ARGS)

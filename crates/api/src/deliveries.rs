@@ -121,7 +121,9 @@ struct Filter {
 impl Filter {
     fn takes(&self, delivery: &Delivery) -> bool {
         let Delivery { destination, key, outcome, .. } = delivery;
-        self.destination.as_ref().is_none_or(|name| name == destination)
+        self.destination
+            .as_ref()
+            .is_none_or(|name| name == destination || name.as_str() == destination.base())
             && self.outcome.is_none_or(|wanted| wanted == *outcome)
             && self.key.as_deref().is_none_or(|of| of == key.as_deref().unwrap_or_default())
             && self.caller.covers(destination)

@@ -8,6 +8,7 @@ use axum::{
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
+use futures::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use utoipa::{
     IntoParams, PartialSchema, ToSchema,
@@ -23,6 +24,9 @@ use domain::{Destination, DestinationName, name::SHARDS_MAX};
 use formats::code::Code;
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
 use store::{CatalogEntry, Paused, StoreError};
+
+/// The most shards that are looked up at the same time.
+const LOOKED_UP_AT_ONCE: usize = 16;
 
 /// The parameters of a list that is sorted by name.
 #[derive(Deserialize, IntoParams)]
@@ -180,9 +184,13 @@ pub(super) async fn remove(
     let name = parse_name(&name)?;
     refuse_if_in_file(&api, &name).await?;
     let Params(removal) = removal?;
+    let shards = shards_to_remove(&api, &name).await?;
+    if !removal.force {
+        refuse_unless_empty(&api, &shards).await?;
+    }
     let mut removed_messages = 0;
     let mut is_known = false;
-    for shard in shards_to_remove(&api, &name).await? {
+    for shard in shards {
         match api.store.delete_destination_by(&audit::author(), &shard, removal.force).await {
             Ok(removed) => {
                 is_known = true;
@@ -213,10 +221,38 @@ async fn shards_to_remove(
 ) -> Result<Vec<DestinationName>, Problem> {
     let mut all = vec![name.clone()];
     let known = api.catalog.find(name).await?;
-    let shards = known.map_or(SHARDS_MAX, |entry| entry.destination.shards);
-    let others = (1..shards).map(|shard| name.of_shard(shard));
-    all.extend(others.filter(|shard| api.catalog.get(shard.as_str()).is_some()));
+    if known.is_some_and(|entry| entry.destination.shards == 1) {
+        return Ok(all);
+    }
+    let others = (1..SHARDS_MAX).map(|shard| name.of_shard(shard));
+    let found = others.map(|shard| async move {
+        let entry = api.catalog.refresh(&shard).await?;
+        Ok::<_, Problem>(entry.map(|entry| entry.destination.name.clone()))
+    });
+    let found: Vec<_> = stream::iter(found).buffered(LOOKED_UP_AT_ONCE).try_collect().await?;
+    all.extend(found.into_iter().flatten());
     Ok(all)
+}
+
+/// Refuses to remove shards while one of them has messages: the others must not be removed before it is known.
+async fn refuse_unless_empty(api: &Api, shards: &[DestinationName]) -> Result<(), Problem> {
+    if shards.len() == 1 {
+        return Ok(());
+    }
+    for shard in shards {
+        let Some(entry) = api.catalog.get(shard.as_str()) else { continue };
+        let counts = api.store.counts(&entry).await?;
+        if counts.pending + counts.dead_letters > 0 {
+            let detail = format!(
+                "{}: {} messages are pending, and there are {} dead letters; ?force=true removes them too",
+                shard.shard_in_paths(),
+                counts.pending,
+                counts.dead_letters
+            );
+            return Err(Problem::new(Code::WrongState, detail));
+        }
+    }
+    Ok(())
 }
 
 /// Parses the name in a path.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{
+    Api,
     bulk::{self, BulkAnswers, Kind, Prefer, Progress},
     reingest::{Arrivals, CALL_BYTES_MAX},
     request::{InDestination, Order, Range, Target},
@@ -99,6 +100,13 @@ pub(super) async fn replay(
     }
     let to = request.to_destination.as_ref().unwrap_or(&source.name).clone();
     caller.check(&to)?;
+    if to != source.name && (to.shard() > 0 || has_shards(&source.api, &to).await?) {
+        let detail = format!(
+            "to_destination: the keys of {to} belong to several shards; replay to the destination itself, or to one \
+             without shards"
+        );
+        return Err(Problem::invalid_field(detail));
+    }
     let to = Target::find(&source.api, to.as_str()).await?;
     // Messages in the log of the same destination already came with a signature or a token.
     if to.name != source.name && to.entry().destination.verify.is_some() {
@@ -107,6 +115,11 @@ pub(super) async fn replay(
     let (from, dry_run) = (source.clone(), request.dry_run);
     let work = |progress| replay_all(from, to, range, request, progress);
     bulk::run(&source, Kind::Replay, dry_run, &headers, work).await
+}
+
+async fn has_shards(api: &Api, name: &DestinationName) -> Result<bool, Problem> {
+    let entry = api.catalog.find(name).await?;
+    Ok(entry.is_some_and(|entry| entry.destination.shards > 1))
 }
 
 /// Replays the messages of the range.

@@ -11,6 +11,7 @@ use super::{
     Api,
     destinations::{Listing, page_of, visible},
     request::{InDestination, Params, Target, limit_of},
+    shards::OneShard,
 };
 use domain::DestinationName;
 use http_server::{openapi_responses, principal::Principal, problem::Problem};
@@ -26,17 +27,24 @@ const HEADS_AT_ONCE: usize = 16;
     operation_id = "show_stats", params(InDestination),
     responses((status = 200, description = "Its numbers, and its oldest heads", body = Stats),
         openapi_responses::ReadsDestination))]
-pub(super) async fn stats(target: Target) -> Result<Json<Stats>, Problem> {
-    let (store, shards) = (&target.api.store, shards_of(&target.api, target.entry()));
+pub(super) async fn stats(
+    one: Option<Extension<OneShard>>,
+    target: Target,
+) -> Result<Json<Stats>, Problem> {
+    let store = &target.api.store;
+    let shards = match one {
+        Some(_) => vec![target.entry().clone()],
+        None => shards_of(&target.api, target.entry()),
+    };
     let all = try_join_all(shards.iter().map(|shard| store.stats(shard))).await?;
     Ok(Json(sum(all)))
 }
 
 /// The shards of a destination that this pod knows; the destination itself, unless it has several.
 fn shards_of(api: &Api, entry: &Arc<CatalogEntry>) -> Vec<Arc<CatalogEntry>> {
-    match entry.destination.shards {
-        1 => vec![entry.clone()],
-        _ => api.catalog.shards(entry),
+    match (entry.destination.shards, entry.destination.name.shard()) {
+        (2.., 0) => api.catalog.shards(entry),
+        _ => vec![entry.clone()],
     }
 }
 

@@ -146,6 +146,11 @@ pub(super) async fn make(
 ) -> Result<(StatusCode, Json<Made>), Problem> {
     let request: Request = read_json(body, api.batch_bytes_max)?;
     request.check()?;
+    if let Some(shard) = request.destinations.iter().flatten().find(|name| name.shard() > 0) {
+        let detail =
+            format!("destinations: {shard} is a shard; name {}, with all its shards", shard.base());
+        return Err(Problem::invalid_field(detail));
+    }
     caller.check_unlimited()?;
     let text = TokenText::random(&mut rand::rng());
     let now_ms = server_clock_ms();

@@ -15,7 +15,7 @@ pub const SHARDS_MAX: u16 = 256;
 /// `orders~2` and so on.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schema(value_type = String, pattern = "^[a-z0-9._-]{1,64}$")]
+#[schema(value_type = String, pattern = "^[a-z0-9._-]{1,64}(~[0-9]{1,3})?$")]
 pub struct DestinationName(Arc<str>);
 
 /// Separates the name of a destination from the number of a shard.
@@ -23,7 +23,9 @@ const BEFORE_SHARD: char = '~';
 
 /// The text is not a valid name of a destination or topic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a name is 1 to 64 of the characters a-z, 0-9, '.', '_' and '-'")]
+#[error(
+    "a name is 1 to 64 of the characters a-z, 0-9, '.', '_' and '-'; a shard of it ends in ~0 to ~255"
+)]
 pub struct InvalidName;
 
 impl DestinationName {

@@ -7,9 +7,18 @@ use super::Answer;
 /// The states of an operation; the first of its shards' states is that of the whole.
 const STATES: [&str; 5] = ["running", "failed", "interrupted", "cancelled", "succeeded"];
 
-/// The answers together: numbers are sums, lists follow each other. What means one shard alone is left out.
+/// The fields that count messages.
+const COUNTS: [&str; 7] =
+    ["matched", "affected", "failed", "withdrawing", "gone", "duplicates", "without_body"];
+
+/// The answers together: counts are sums, lists follow each other. What means one shard alone is left out.
 pub(super) fn merged(destination: &str, answers: Vec<Answer>) -> Value {
-    let whole = answers.into_iter().map(|answer| answer.json).reduce(both).unwrap_or_default();
+    let with_shard = |Answer { shard, mut json, .. }: Answer| {
+        let moved = json.get_mut("deliveries").and_then(Value::as_array_mut);
+        moved.into_iter().flatten().for_each(|one| one["shard"] = json!(shard.shard_in_paths()));
+        json
+    };
+    let whole = answers.into_iter().map(with_shard).reduce(both).unwrap_or_default();
     let Value::Object(mut fields) = whole else { return whole };
     fields.retain(|name, _| !name.ends_with("_sequence"));
     if fields.contains_key("destination") {
@@ -25,10 +34,6 @@ fn both(one: Value, other: Value) -> Value {
             one.extend(other);
             Value::Array(one)
         }
-        (Value::Number(one), Value::Number(other)) => match (one.as_u64(), other.as_u64()) {
-            (Some(one), Some(other)) => json!(one + other),
-            _ => Value::Number(one),
-        },
         (Value::Bool(one), Value::Bool(other)) => json!(one && other),
         (Value::Null, other) => other,
         (one, _) => one,
@@ -40,11 +45,25 @@ fn fields_of_both(mut one: Map<String, Value>, other: Map<String, Value>) -> Map
         let both = match one.remove(&name) {
             None => value,
             Some(known) if name == "state" => worse(known, value),
+            Some(known) if COUNTS.contains(&name.as_str()) => sum(&known, &value),
+            Some(Value::Object(known)) if name == "by_state" => sums(known, value),
             Some(known) => both(known, value),
         };
         one.insert(name, both);
     }
     one
+}
+
+fn sum(one: &Value, other: &Value) -> Value {
+    json!(one.as_u64().unwrap_or_default() + other.as_u64().unwrap_or_default())
+}
+
+fn sums(mut one: Map<String, Value>, other: Value) -> Value {
+    for (state, count) in other.as_object().into_iter().flatten() {
+        let known = one.get(state).cloned().unwrap_or_default();
+        one.insert(state.clone(), sum(&known, count));
+    }
+    Value::Object(one)
 }
 
 fn worse(one: Value, other: Value) -> Value {

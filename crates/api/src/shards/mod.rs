@@ -3,7 +3,7 @@
 
 mod merge;
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -13,7 +13,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use futures::{StreamExt, stream};
+use futures::future::join_all;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -24,8 +24,6 @@ use http_server::{client_connection::ClientConnection, principal::Principal, pro
 use merge::{merged, oldest};
 use store::CatalogEntry;
 
-/// The most shards that a request reads or changes at the same time.
-const AT_ONCE: usize = 16;
 /// The most bytes of one shard's answer.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -36,8 +34,10 @@ enum How {
     First,
     /// A list: the pages of one shard after the other.
     Pages,
-    /// All shards together. Shards that do not know the message or operation do not count.
+    /// All shards together. Shards that do not know the operation do not count.
     All,
+    /// One message, in whichever shard it is.
+    Message,
     /// The lane that has waited longest.
     Oldest,
     /// One lane or consumer of one shard.
@@ -55,10 +55,13 @@ impl How {
                 How::Pages
             }
             "/why" => How::Oldest,
-            "/messages" | "/messages/by-id/{id}" | "/operations/{id}" => How::All,
-            "/operations/{id}/cancel" | "/run-now" | "/purge" | "/repair" | "/retry-head" => {
-                How::All
-            }
+            "/messages" | "/messages/by-id/{id}" => How::Message,
+            "/operations/{id}"
+            | "/operations/{id}/cancel"
+            | "/run-now"
+            | "/purge"
+            | "/repair"
+            | "/retry-head" => How::All,
             "/dead-letters/redrive" | "/dead-letters/discard" | "/replay" => How::All,
             "/skip-head" | "/consume" => How::One,
             // With a sequence, the name of a destination is that of its first shard, as in answers and deliveries.
@@ -66,6 +69,10 @@ impl How {
         }
     }
 }
+
+/// The path of a request names one shard of its destination.
+#[derive(Clone, Copy)]
+pub(super) struct OneShard;
 
 /// Makes requests to shards: the routes without this layer.
 #[derive(Clone)]
@@ -88,7 +95,7 @@ pub(super) async fn spread(
     State(spread): State<Spread>,
     path: MatchedPath,
     parameters: RawPathParams,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let named = parameters.iter().find(|(name, _)| *name == "destination").map(|(_, text)| text);
@@ -98,12 +105,12 @@ pub(super) async fn spread(
     };
     let name: DestinationName = name;
     if text.contains('~') {
-        let is_part = text.ends_with("~0") || spread.api.catalog.is_in_destination(&name);
-        if changes_definition(request.method(), path.as_str()) && is_part {
+        if changes_definition(request.method(), path.as_str()) {
             let base = name.base();
             let detail = format!("{text} is a shard of {base}: make the same request to {base}");
             return Problem::new(Code::WrongState, detail).into_response();
         }
+        request.extensions_mut().insert(OneShard);
         return next.run(request).await;
     }
     let found = spread.api.catalog.find(&name).await;
@@ -136,21 +143,32 @@ struct Answer {
 
 impl Spreading {
     async fn answer(self, how: How) -> Result<Response, Problem> {
-        if let Some(key) = self.key()? {
-            return self.of_shard(&self.first.destination.shard_of_key(&key)).await;
+        let shards = self.first.destination.shards;
+        let of_key = self.key().map(|key| self.first.destination.shard_of_key(&key));
+        if how == How::Pages {
+            return match of_key {
+                Some(shard) => self.page(shard.shard()..shard.shard() + 1).await,
+                None if self.names_sequences() => Err(self.which_shard()),
+                None => self.page(0..shards).await,
+            };
         }
-        if how == How::One || self.names_sequences() {
+        if let Some(shard) = of_key {
+            return self.of_shard(&shard).await;
+        }
+        let is_one_head = self.parts.uri.path().ends_with("/retry-head") && !self.wants_all();
+        if how == How::One || is_one_head || self.names_sequences() {
             return Err(self.which_shard());
         }
         match how {
-            How::Pages => self.page().await,
-            How::Oldest => Ok(Json(oldest(self.all().await?)).into_response()),
-            How::All | How::One | How::First => {
-                let answers = self.all().await?;
+            How::Oldest => Ok(Json(oldest(self.all(None).await?)).into_response()),
+            How::Message => self.message().await,
+            How::All | How::One | How::First | How::Pages => {
+                let id = bulk::new_id();
+                let answers = self.all(Some(id.clone())).await?;
                 let status = answers.iter().map(|answer| answer.status).max().unwrap_or_default();
                 let merged = merged(self.first.destination.name.as_str(), answers);
-                if let Some(affected) = merged.get("affected").and_then(Value::as_u64) {
-                    audit::affected(affected);
+                if merged["id"] == id {
+                    self.note_operation(&merged).await;
                 }
                 let location = (status == StatusCode::ACCEPTED).then(|| {
                     let id = merged.get("id").and_then(Value::as_str).unwrap_or_default();
@@ -162,17 +180,22 @@ impl Spreading {
         }
     }
 
-    /// The ordering key that the request names: its lane is in one shard.
-    fn key(&self) -> Result<Option<String>, Problem> {
-        if self.first.destination.ordering != Ordering::Key {
-            return Ok(None);
+    /// The ordering key that the request names: its lane is in one shard. Without ordering, an idempotency key names
+    /// the shard.
+    fn key(&self) -> Option<String> {
+        match self.first.destination.ordering {
+            Ordering::None => self.parameter("idempotency_key"),
+            Ordering::Key | Ordering::Destination => {
+                let object: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+                self.parameter("key").or_else(|| Some(object["key"].as_str()?.to_owned()))
+            }
         }
-        if let Some(key) = self.parameter("key") {
-            return Ok(Some(key));
-        }
-        let object: Option<Value> = serde_json::from_slice(&self.body).ok();
-        let key = object.as_ref().and_then(|object| object.get("key")?.as_str());
-        Ok(key.map(str::to_owned))
+    }
+
+    /// True if the request concerns all heads.
+    fn wants_all(&self) -> bool {
+        let object: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        object["all"] == true
     }
 
     fn parameter(&self, wanted: &str) -> Option<String> {
@@ -211,9 +234,46 @@ impl Spreading {
         Ok(self.spread.routes.clone().oneshot(request).await.into_response())
     }
 
-    /// Makes the request to all shards. Returns their answers, in the order of the shards, or the first refusal.
-    async fn all(&self) -> Result<Vec<Answer>, Problem> {
-        let operation = bulk::new_id();
+    /// The message of whichever shard knows it.
+    async fn message(&self) -> Result<Response, Problem> {
+        let mut unknown = None;
+        for shard in self.first.destination.shard_names() {
+            match read(shard.clone(), self.of_shard(&shard).await?).await {
+                Ok(Answer { status, mut json, .. }) => {
+                    json["shard"] = json!(shard.shard_in_paths());
+                    return Ok((status, Json(json)).into_response());
+                }
+                Err(problem) if problem.status == StatusCode::NOT_FOUND => unknown = Some(problem),
+                Err(problem) => return Err(problem),
+            }
+        }
+        Err(unknown.unwrap_or_else(|| self.which_shard()))
+    }
+
+    /// Records an operation on all shards in the audit log: that it runs, and how it ends.
+    async fn note_operation(&self, operation: &Value) {
+        let Some(action) = audit::current() else { return };
+        let text = |field: &str| operation[field].as_str().unwrap_or_default().to_owned();
+        action.operation_begins(&text("id"), operation["dry_run"] == true).await;
+        if operation["state"] != "running" {
+            let affected = operation["affected"].as_u64().filter(|_| operation["dry_run"] != true);
+            return action.operation_ended(text("state"), affected.unwrap_or_default()).await;
+        }
+        let (shards, name) = (self.first.clone(), self.first.destination.name.clone());
+        let (api, id) = (self.spread.api.clone(), text("id"));
+        self.spread.api.tasks.spawn(async move {
+            let ended = bulk::ended(&api, shards.destination.shard_names(), &id).await;
+            if let Some((state, affected)) = ended {
+                action.operation_ended(state, affected).await;
+            }
+            tracing::debug!(destination = %name, id, "an operation on all shards has ended");
+        });
+    }
+
+    /// Makes the request to all shards at once. Returns their answers, in the order of the shards, or the first refusal.
+    /// `operation`: the id that the operations of all shards get.
+    async fn all(&self, operation: Option<String>) -> Result<Vec<Answer>, Problem> {
+        let operation = operation.unwrap_or_else(bulk::new_id);
         let requests = self.first.destination.shard_names().map(|shard| {
             let request = self.request(&shard, self.parts.uri.query());
             let (routes, operation) = (self.spread.routes.clone(), operation.clone());
@@ -224,8 +284,7 @@ impl Spreading {
                 read(shard, response.into_response()).await
             }
         });
-        let requests: Vec<_> = requests.collect();
-        let answers: Vec<_> = stream::iter(requests).buffered(AT_ONCE).collect().await;
+        let answers = join_all(requests).await;
         let (mut known, mut refused, mut unknown) = (Vec::new(), None, None);
         for answer in answers {
             match answer {
@@ -240,21 +299,24 @@ impl Spreading {
         }
     }
 
-    /// A page of a list: that of the shard in the cursor, or of the next one that is not empty.
-    async fn page(&self) -> Result<Response, Problem> {
-        let cursor = self.parameter("cursor").unwrap_or_default();
-        let (shard, inner) = cursor.split_once('.').unwrap_or(("0", ""));
+    /// A page of a list of these shards: that of the shard in the cursor, or of the next one that is not empty.
+    async fn page(&self, shards: Range<u16>) -> Result<Response, Problem> {
         let unknown = || Problem::invalid_parameter("cursor: it is not the cursor of a page");
-        let first = shard.parse().map_err(|_| unknown())?;
-        let mut inner = Some(inner.to_owned()).filter(|inner| !inner.is_empty());
-        let shards = self.first.destination.shards;
-        for number in first..shards {
+        let (first, inner) = match self.parameter("cursor") {
+            None => (shards.start, String::new()),
+            Some(cursor) => {
+                let (shard, inner) = cursor.split_once('.').ok_or_else(unknown)?;
+                (shard.parse().map_err(|_| unknown())?, inner.to_owned())
+            }
+        };
+        let mut inner = Some(inner).filter(|inner| !inner.is_empty());
+        for number in first.max(shards.start)..shards.end {
             let shard = self.first.destination.name.of_shard(number);
             let query = self.query_with(inner.take());
             let request = self.request(&shard, Some(&query))?;
             let response = self.spread.routes.clone().oneshot(request).await.into_response();
             let mut json = read(shard, response).await?.json;
-            let is_last = number + 1 == shards;
+            let is_last = number + 1 == shards.end;
             let next = match json.get("next_cursor").and_then(Value::as_str) {
                 Some(next) => Some(format!("{number}.{next}")),
                 None if is_last => None,
@@ -294,7 +356,9 @@ impl Spreading {
         let uri: Result<Uri, _> = format!("/v1/destinations/{shard}/{path}{query}").parse();
         let uri = uri.map_err(|error| Problem::invalid_parameter(error.to_string()))?;
         let mut request = Request::new(Body::from(self.body.clone()));
-        *request.method_mut() = self.parts.method.clone();
+        // The answer to HEAD has no body to merge.
+        let is_head = self.parts.method == Method::HEAD;
+        *request.method_mut() = if is_head { Method::GET } else { self.parts.method.clone() };
         *request.uri_mut() = uri;
         *request.headers_mut() = self.parts.headers.clone();
         // The rest of the extensions belongs to the route of the first request.

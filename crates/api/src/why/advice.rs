@@ -189,7 +189,10 @@ pub(super) fn actions(
     lane: &LaneHead,
     key: Option<&str>,
 ) -> Vec<Action> {
-    let name = &entry.destination.name;
+    let name = match entry.destination.shards {
+        1 => entry.destination.name.to_string(),
+        _ => entry.destination.name.shard_in_paths(),
+    };
     let sequence = lane.head.message.position.sequence;
     let of_key = key.map(|key| format!(" --key {}", quoted(key))).unwrap_or_default();
     let action = |when, command: String| Action { when, command };

@@ -212,7 +212,7 @@ impl LeaseRequest {
             };
             if shards.len() > 1 && self.min > 1 {
                 let detail = format!(
-                    "min: more than 1 only of one shard of {name}; name {name}~0 or another, or leave min out"
+                    "min: more than 1 is not possible with the shards of {name}; leave min out"
                 );
                 return Err(Problem::invalid_field(detail));
             }

@@ -64,6 +64,7 @@ fn more(name: &str, heads: &[&Head]) -> String {
 
 /// A head that is stuck.
 fn block(name: &str, head: &Head) -> String {
+    let name = head.shard.as_deref().unwrap_or(name);
     let sequence = head.sequence;
     let of_key = head.key.as_ref().map(|key| format!(" of key {key:?}")).unwrap_or_default();
     let error = match error_of(&json!({"last_error": head.last_error})) {

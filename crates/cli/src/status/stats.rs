@@ -62,6 +62,8 @@ pub(super) struct Paused {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Head {
+    /// The shard of the head, if the destination has several.
+    pub(super) shard: Option<String>,
     pub(super) sequence: u64,
     pub(super) key: Option<String>,
     pub(super) state: String,

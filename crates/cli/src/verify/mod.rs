@@ -109,11 +109,19 @@ async fn read_history(service: &Service, args: &VerifyArgs) -> anyhow::Result<Hi
     struct Definition {
         ordering: Ordering,
         log_max: u64,
+        #[serde(default)]
+        shards: u16,
     }
     let path = path_of(&args.destination, "");
     let definition = service.call(Call::get(&path)).await?;
-    let Definition { ordering, log_max } = Definition::deserialize(&*definition)
+    let Definition { ordering, log_max, shards } = Definition::deserialize(&*definition)
         .with_context(|| format!("{path}: the answer is not what was expected"))?;
+    if shards > 1 && !args.destination.contains('~') {
+        let (name, last) = (&args.destination, shards - 1);
+        anyhow::bail!(
+            "{name} has shards, and each has sequences of its own: verify each of {name}~0 to {name}~{last}"
+        );
+    }
     let stats = service.call(Call::get(&path_of(&args.destination, "stats"))).await?;
     let last_sequence = count_of(&stats, "last_sequence");
     let left = last_sequence.saturating_sub(count_of(&stats, "pending"));
@@ -150,6 +158,8 @@ async fn read_history(service: &Service, args: &VerifyArgs) -> anyhow::Result<Hi
 /// Reads the journal. True if its last line is incomplete: the receiver was writing it.
 async fn read_journal(args: &VerifyArgs, check: &mut Check) -> anyhow::Result<bool> {
     let path = &args.journal;
+    // Deliveries name the first shard like its destination.
+    let name = args.destination.strip_suffix("~0").unwrap_or(&args.destination);
     let mut reader: Box<dyn AsyncBufRead + Unpin + Send> = match path.as_os_str() == "-" {
         true => Box::new(BufReader::new(tokio::io::stdin())),
         false => {
@@ -174,8 +184,7 @@ async fn read_journal(args: &VerifyArgs, check: &mut Check) -> anyhow::Result<bo
         match serde_json::from_slice::<Line>(&bytes) {
             Ok(line) => {
                 let of = line.destination.as_deref();
-                if of.is_none_or(|of| of == args.destination) && args.takes(line.position.sequence)
-                {
+                if of.is_none_or(|of| of == name) && args.takes(line.position.sequence) {
                     check.accepted(line, number);
                 }
             }

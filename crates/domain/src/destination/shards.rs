@@ -86,6 +86,22 @@ impl Destination {
                            ordering \"key\" or \"none\", or leave shards out";
             return Err(bad("shards", problem));
         }
+        let (transform, delivery) = (&self.transform, &self.delivery);
+        for (field, limit) in [
+            ("transform.rate_per_second_max", transform.rate_per_second_max),
+            ("transform.concurrency", transform.concurrency),
+            ("delivery.rate_per_second_max", delivery.rate_per_second_max),
+            ("delivery.lanes_max", delivery.lanes_max),
+        ] {
+            if (1..self.shards.into()).contains(&limit) {
+                let problem = format!(
+                    "{limit} cannot be divided among {} shards, each of which needs at least 1; raise it, or use fewer \
+                     shards",
+                    self.shards
+                );
+                return Err(bad(field, problem));
+            }
+        }
         Ok(())
     }
 }
@@ -136,9 +152,11 @@ mod tests {
     }
 
     #[test]
-    fn one_lane_cannot_be_spread_over_shards() {
+    fn lane_or_limit_of_one_cannot_be_divided() {
         let mut destination = sharded(2);
         assert_eq!(destination.validate(), Ok(()));
+        destination.delivery.lanes_max = 1;
+        assert_eq!(destination.validate().unwrap_err().field, "delivery.lanes_max");
         destination.ordering = Ordering::Destination;
         assert_eq!(destination.validate().unwrap_err().field, "shards");
     }

@@ -2,11 +2,15 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use redis::Cmd;
 use tokio_util::sync::CancellationToken;
 
 use super::{Catalog, ChangedNames};
-use crate::{Author, CatalogEntry, Replaces, StoreError, Terms};
-use domain::DestinationName;
+use crate::{
+    Author, CatalogEntry, Paused, Replaces, Store, StoreError, Terms,
+    entry::{ordering_text, processing_text},
+};
+use domain::{DeliveryKind, Destination, DestinationName};
 
 /// The longest wait before this process defines shards that differ from the first: another process has probably
 /// defined them by then.
@@ -24,26 +28,59 @@ impl Catalog {
         shard > 0 && self.get(name.base()).is_some_and(|first| shard < first.destination.shards)
     }
 
-    /// Defines and pauses all other shards of a destination as its first. Repeat the call until it succeeds.
+    /// Defines and pauses all other shards of a destination as its first. Goes on with the others if one cannot be
+    /// completed, and returns the first error. Repeat the call until it succeeds.
     pub async fn complete_shards(
         &self,
         name: &DestinationName,
         by: &Author,
     ) -> Result<(), StoreError> {
-        // The first shard decides; the copy of this pod may be outdated.
-        let Some(first) = self.refresh(&name.of_shard(0)).await? else { return Ok(()) };
-        for name in first.definition().shard_names().skip(1) {
-            let held = self.get(name.as_str());
-            if held.as_ref().is_some_and(|held| is_like(held, &first)) {
-                continue;
+        let mut done = Ok(());
+        let first = name.of_shard(0);
+        let Some(entry) = self.refresh(&first).await? else { return Ok(()) };
+        for shard in entry.definition().shard_names().skip(1) {
+            // The first shard decides. It may have changed meanwhile; the copy of this pod may be outdated.
+            let Some(entry) = self.refresh(&first).await? else {
+                return self.take_back(entry.definition()).await;
+            };
+            let completed = self.complete_shard(&shard, &entry, by).await;
+            done = done.and(completed);
+        }
+        match self.refresh(&first).await? {
+            Some(_) => done,
+            None => self.take_back(entry.definition()).await,
+        }
+    }
+
+    async fn complete_shard(
+        &self,
+        shard: &DestinationName,
+        first: &CatalogEntry,
+        by: &Author,
+    ) -> Result<(), StoreError> {
+        let held = self.get(shard.as_str());
+        if held.as_ref().is_some_and(|held| is_like(held, first)) {
+            return Ok(());
+        }
+        let wanted = Destination { name: shard.clone(), ..first.definition().clone() };
+        let defined = self.store.define_over(&wanted, &Terms::new(by.clone(), Replaces::Any)).await;
+        let Paused { ingest, processing, delivery } = first.paused;
+        let [ingest, processing, delivery] = [ingest, processing, delivery].map(Some);
+        // A shard whose definition cannot change must be paused and resumed all the same.
+        let paused = self.store.pause(shard, ingest, processing, delivery).await;
+        self.refresh(shard).await?;
+        defined.map(drop).and(paused.map(drop))
+    }
+
+    /// Removes the shards that were defined while somebody removed their destination. They are empty: ingest knows
+    /// no such destination.
+    async fn take_back(&self, definition: &Destination) -> Result<(), StoreError> {
+        for shard in definition.shard_names().skip(1) {
+            match self.store.delete_destination(&shard, false).await {
+                Ok(_) | Err(StoreError::UnknownDestination) => {}
+                Err(error) => return Err(error),
             }
-            let wanted = domain::Destination { name, ..first.definition().clone() };
-            self.store.define_over(&wanted, &Terms::new(by.clone(), Replaces::Any)).await?;
-            let paused = first.paused;
-            let [ingest, processing, delivery] =
-                [paused.ingest, paused.processing, paused.delivery].map(Some);
-            self.store.pause(&wanted.name, ingest, processing, delivery).await?;
-            self.refresh(&wanted.name).await?;
+            self.refresh(&shard).await?;
         }
         Ok(())
     }
@@ -110,9 +147,95 @@ impl Catalog {
     }
 }
 
+/// What the partition of a shard holds.
+struct StoredShard {
+    name: DestinationName,
+    shards: String,
+    ordering: String,
+    processing: String,
+    delivery: String,
+    has_messages: bool,
+}
+
+impl StoredShard {
+    /// The field of the definition that cannot change while this shard has messages.
+    fn fixed_field(&self, wanted: &Destination) -> Option<&'static str> {
+        let takes_pull = (self.delivery == "pull") != (wanted.delivery.kind == DeliveryKind::Pull);
+        let changed = [
+            ("ordering", self.ordering != ordering_text(wanted.ordering)),
+            ("processing", self.processing != processing_text(wanted.processing)),
+            ("delivery.kind", takes_pull),
+        ];
+        let changed = changed.into_iter().find(|(_, is_changed)| *is_changed && self.has_messages);
+        changed.map(|(field, _)| field)
+    }
+}
+
+impl Store {
+    /// Refuses a definition that another shard of the destination would refuse, before the first one takes it.
+    pub(crate) async fn check_shards(&self, wanted: &Destination) -> Result<(), StoreError> {
+        // The first shard last: whoever defines a destination begins with it, so without it the others are left over.
+        let mut stored = Vec::new();
+        for shard in (0..wanted.shards).rev() {
+            stored.extend(self.stored_shard(wanted.name.of_shard(shard)).await?);
+        }
+        let count = wanted.shards.to_string();
+        let first = stored.last().filter(|last| last.name.shard() == 0);
+        if first.is_some_and(|first| first.shards != count) {
+            // The script refuses to change the number of shards.
+            return Ok(());
+        }
+        for one in &stored {
+            if first.is_none() || one.shards != count {
+                let name = &wanted.name;
+                return Err(StoreError::WrongState(format!(
+                    "{} of an earlier destination is left: remove {name} again (DELETE, with force=true if it has \
+                     messages), then create it",
+                    one.name
+                )));
+            }
+            if let Some(field) = one.fixed_field(wanted) {
+                return Err(StoreError::WrongState(format!(
+                    "{field} cannot change while messages are pending, and {} has some",
+                    one.name.shard_in_paths()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    async fn stored_shard(&self, name: DestinationName) -> Result<Option<StoredShard>, StoreError> {
+        let hash = self.keys().destination(&name).hash();
+        let fields = [
+            "version",
+            "deleted",
+            "shards",
+            "ordering",
+            "processing",
+            "delivery",
+            "last",
+            "settled",
+        ];
+        type Text = Option<String>;
+        type Stored = (Text, Text, Text, Text, Text, Text, Option<u64>, Option<u64>);
+        let stored: Stored = self.ask(&Cmd::hmget(hash, &fields)).await?;
+        let (Some(_), None, shards, ordering, processing, delivery, last, settled) = stored else {
+            return Ok(None);
+        };
+        Ok(Some(StoredShard {
+            name,
+            shards: shards.unwrap_or_else(|| "1".to_owned()),
+            ordering: ordering.unwrap_or_default(),
+            processing: processing.unwrap_or_default(),
+            delivery: delivery.unwrap_or_default(),
+            has_messages: last.unwrap_or_default() > settled.unwrap_or_default(),
+        }))
+    }
+}
+
 /// True if this shard is defined and paused as the first.
 fn is_like(held: &CatalogEntry, first: &CatalogEntry) -> bool {
     let name = held.destination.name.clone();
     held.paused == first.paused
-        && *held.definition() == domain::Destination { name, ..first.definition().clone() }
+        && *held.definition() == Destination { name, ..first.definition().clone() }
 }

@@ -109,6 +109,9 @@ impl Store {
         destination: &Destination,
         terms: &Terms,
     ) -> Result<Defined, StoreError> {
+        if destination.shards > 1 && destination.name.shard() == 0 {
+            self.check_shards(destination).await?;
+        }
         for _ in 0..REMOVALS_MAX {
             match self.call_define(destination, terms).await {
                 Err(StoreError::BeingRemoved) => {}

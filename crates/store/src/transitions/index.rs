@@ -55,6 +55,8 @@ impl Store {
         let (noted,): (Option<String>,) = self.query(&pipe).await?;
         let json = noted.as_deref().and_then(|noted| noted.splitn(3, ' ').nth(2));
         let kept = json.and_then(|json| sealed::without_plain_secrets(json).ok());
+        // That of the first shard is the definition of the destination.
+        let kept = kept.filter(|_| name.shard() == 0);
         let note = kept.map(|definition| note_of(by, definition)).unwrap_or_default();
         self.call_index(name, version, String::new(), note).await
     }

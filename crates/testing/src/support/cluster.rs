@@ -1,14 +1,15 @@
-//! A Redis Cluster of three primaries, with or without replicas.
+//! A Redis Cluster of three primaries or more, with or without replicas.
 
 use std::{
-    ops::RangeInclusive,
+    ops::Range,
     time::{Duration, Instant},
 };
 
 use super::{certificates::Authority, ports::free_port, redis::TestRedis, wait::eventually};
 
-/// The initial slots of each primary.
-const SLOTS: [RangeInclusive<u16>; 3] = [0..=5460, 5461..=10922, 10923..=16383];
+/// The primaries of most clusters.
+const PRIMARIES: usize = 3;
+const SLOTS: usize = 16_384;
 /// Repeat a failover request after this time: Redis itself gives up after 5 s.
 const FAILOVER_MAX: Duration = Duration::from_secs(6);
 /// Keys per MIGRATE call. A slot may have very many: each remembered idempotency key is one.
@@ -16,8 +17,10 @@ const MOVED_AT_ONCE: &str = "500";
 
 /// A Redis Cluster on free loopback ports.
 pub struct TestCluster {
-    /// The three primaries, then one replica of each, in the same order.
+    /// The primaries, then one replica of each, in the same order.
     pub nodes: Vec<TestRedis>,
+    /// The initial slots of each primary.
+    slots: Vec<Range<u16>>,
 }
 
 /// A slot that is being migrated.
@@ -31,12 +34,17 @@ pub struct SlotMove<'a> {
 impl TestCluster {
     /// Starts three primaries with a third of the slots each, and waits until all nodes agree.
     pub async fn start() -> TestCluster {
-        TestCluster::start_with(false, 2000, &[], None).await
+        TestCluster::start_of(PRIMARIES).await
+    }
+
+    /// Like `start`, with this many primaries, which have equal parts of the slots.
+    pub async fn start_of(primaries: usize) -> TestCluster {
+        TestCluster::start_with(primaries, false, 2000, &[], None).await
     }
 
     /// Like `start`, over TLS.
     pub async fn start_over_tls(authority: &Authority) -> TestCluster {
-        TestCluster::start_with(false, 2000, &[], Some(authority)).await
+        TestCluster::start_with(PRIMARIES, false, 2000, &[], Some(authority)).await
     }
 
     /// Like `start`, with a replica of each primary, which takes over when its primary has not
@@ -50,10 +58,11 @@ impl TestCluster {
         extra_args: &[&str],
         tls: Option<&Authority>,
     ) -> TestCluster {
-        TestCluster::start_with(true, 1000, extra_args, tls).await
+        TestCluster::start_with(PRIMARIES, true, 1000, extra_args, tls).await
     }
 
     async fn start_with(
+        primaries: usize,
         replicas: bool,
         node_timeout_ms: u32,
         extra_args: &[&str],
@@ -61,14 +70,16 @@ impl TestCluster {
     ) -> TestCluster {
         let mut nodes = Vec::new();
         let mut bus_ports = Vec::new();
-        let count = if replicas { 2 * SLOTS.len() } else { SLOTS.len() };
+        let count = if replicas { 2 * primaries } else { primaries };
         for _ in 0..count {
             // The default bus port is port + 10000, which is too high for a high port.
             let (node, bus_port) = start_node(node_timeout_ms, extra_args, tls).await;
             nodes.push(node);
             bus_ports.push(bus_port);
         }
-        let cluster = TestCluster { nodes };
+        let begin = |primary: usize| (primary * SLOTS / primaries) as u16;
+        let slots = (0..primaries).map(|primary| begin(primary)..begin(primary + 1)).collect();
+        let cluster = TestCluster { nodes, slots };
         cluster.join(&bus_ports).await;
         cluster.wait_until_ok().await;
         cluster
@@ -84,12 +95,12 @@ impl TestCluster {
         let hosts = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port()));
         let is_tls = self.nodes[0].url().starts_with("rediss");
         let scheme = if is_tls { "rediss" } else { "redis" };
-        format!("{scheme}+cluster://{}", hosts.take(SLOTS.len()).collect::<Vec<_>>().join(","))
+        format!("{scheme}+cluster://{}", hosts.take(self.slots.len()).collect::<Vec<_>>().join(","))
     }
 
     /// The initial primary of a slot.
     pub fn node_for_slot(&self, slot: u16) -> &TestRedis {
-        let index = SLOTS.iter().position(|slots| slots.contains(&slot));
+        let index = self.slots.iter().position(|slots| slots.contains(&slot));
         &self.nodes[index.expect("a slot is below 16384")]
     }
 
@@ -209,7 +220,7 @@ impl TestCluster {
     }
 
     async fn join(&self, bus_ports: &[u16]) {
-        let primaries = SLOTS.len();
+        let primaries = self.slots.len();
         for (index, node) in self.nodes.iter().enumerate().take(primaries) {
             // Nodes with equal epochs would have to resolve the conflict. So set them before the
             // nodes know each other.
@@ -223,7 +234,7 @@ impl TestCluster {
                 done.unwrap_or_else(|error| panic!("CLUSTER {args:?}: {error}"));
             };
             if index < primaries {
-                let (first, last) = (SLOTS[index].start(), SLOTS[index].end());
+                let (first, last) = (self.slots[index].start, self.slots[index].end - 1);
                 run(&["ADDSLOTSRANGE".into(), first.to_string(), last.to_string()]).await;
             }
             for (other, bus_port) in self.nodes.iter().zip(bus_ports).skip(index + 1) {
