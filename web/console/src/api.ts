@@ -6,7 +6,7 @@ import type { components, paths } from "../../../clients/node/src/api.ts";
 export type Schema = components["schemas"];
 export type Problem = Schema["Problem"];
 export type State = Schema["State"];
-export type Operation = Schema["Operation"];
+export type Operation = Schema["Operation"] & { shard?: string };
 export type Failure = Schema["Failure"];
 export type Pending = Schema["PendingMessage"];
 export type Gone = Schema["GoneMessage"];

@@ -103,11 +103,11 @@ function Frame({ session, onSignOut }: { session: Session; onSignOut: () => void
   const main = useRef<HTMLElement>(null);
   const page = route.parts[0] ?? "overview";
   const name = page === "search" ? `Search: ${route.query.get("q") ?? ""}` : PAGES.find(([path]) => path === page)?.[1] ?? "Reseq";
-  const [, destination, shownTab, sequence] = route.parts;
+  const [, destination, shownTab, sequence, shard = destination] = route.parts;
   useEffect(() => {
-    document.title = [sequence && `Message ${sequence}`, destination, page === "destinations" && destination ? tabName(shownTab) : name, "Reseq"].filter(Boolean).join(" · ");
+    document.title = [sequence && `Message ${sequence}`, shard, page === "destinations" && destination ? tabName(shownTab) : name, "Reseq"].filter(Boolean).join(" · ");
     open(false);
-  }, [page, name, destination, shownTab, sequence]);
+  }, [page, name, destination, shownTab, sequence, shard]);
   const shown = PAGES.filter(([path]) => !["tokens", "audit"].includes(path) || (may(session, "admin") && !session.destinations))
     .filter(([path]) => !["pods", "doctor"].includes(path) || !session.destinations);
   return (

@@ -5,6 +5,7 @@ import { ErrorText } from "./failures.tsx";
 import { count, duration, failureText, laneName, many } from "./format.ts";
 import { usePoll } from "./live.ts";
 import { href, tab } from "./router.ts";
+import { nameOf, ShardSign } from "./shards.tsx";
 import { Button, Empty, ErrorNotice, Panel, Table } from "./ui.tsx";
 
 type Head = Schema["Head"];
@@ -95,7 +96,7 @@ export function NeedsAttention({ nowMs, isStale }: { nowMs: number; isStale: boo
                   <td><Cause one={one} /></td>
                   <td>
                     {heads.slice(0, LANES_MAX).map((head, at) => (
-                      <>{at > 0 && ", "}<a key={head.sequence} href={tab(item.name, "lane", { key: head.key ?? undefined })}>{laneName(head.key)}</a></>
+                      <>{at > 0 && ", "}<a key={nameOf(head)} href={tab(head.shard ?? item.name, "lane", { key: head.key ?? undefined })}>{laneName(head.key)}</a><ShardSign of={head} /></>
                     ))}
                     {heads.length === 0 && <a href={tab(item.name, "lane")}>Show</a>}
                     {heads.length > LANES_MAX && <span class="muted"> and {(item.heads?.length ?? 0) < HEADS_MAX ? count(heads.length - LANES_MAX) : ""} more</span>}

@@ -3,9 +3,10 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { api, ask, type Schema } from "./api.ts";
 import { count, duration, laneName, percent } from "./format.ts";
 import { tab } from "./router.ts";
+import { ShardSign } from "./shards.tsx";
 import { Button, Chip, Empty, ErrorNotice, Panel, Table, useAction } from "./ui.tsx";
 
-type Lane = Schema["Lane"];
+type Lane = Schema["Lane"] & { shard?: string };
 
 const SHOWN = 10;
 
@@ -43,7 +44,7 @@ export function BusiestLanes({ destination }: { destination: string }) {
             <tbody>
               {largest.map((lane) => (
                 <tr key={lane.key}>
-                  <td class="cut"><a href={tab(destination, "lane", { key: lane.key ?? "" })}>{laneName(lane.key)}</a></td>
+                  <td class="cut"><a href={tab(lane.shard ?? destination, "lane", { key: lane.key ?? "" })}>{laneName(lane.key)}</a><ShardSign of={lane} /></td>
                   <td class="right number">{count(lane.pending)}</td>
                   <td class="right number">{count(lane.ready)}</td>
                   <td>{lane.head && <><span class="number">{lane.head.sequence}</span> <Chip state={lane.head.state} isPending attempts={lane.head.attempts} /></>}</td>

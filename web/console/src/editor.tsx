@@ -114,7 +114,7 @@ export function useParts(): { parts: Part[]; schema?: Schema; all: Record<string
 
 /** Defaults that /openapi.json does not tell. A test compares them with a destination that has only a URL. */
 const DEFAULTS: Record<string, unknown> = {
-  forward_headers: ["x-*", "ce-*", "traceparent", "tracestate", "webhook-*"], ordering: "destination", processing: "parallel", on_exhausted: "halt", durability: "memory", weight: 1,
+  forward_headers: ["x-*", "ce-*", "traceparent", "tracestate", "webhook-*"], ordering: "destination", shards: 1, processing: "parallel", on_exhausted: "halt", durability: "memory", weight: 1,
   backlog_max: 1_000_000, backlog_bytes_max: 0, ingest_rate_per_second_max: 0, idempotency_window_ms: 86_400_000, idempotency_keys_max: 10_000_000, idempotency_compare: "body", sources_max: 1024, log_max: 10_000, log_bodies: false,
   dead_letters_max: 100_000, dead_letters_age_max_ms: 7_776_000_000, previous_keys_max: 10_000, ids_max: 1000,
 };
@@ -178,7 +178,7 @@ export function DestinationEditor({ destination, onClose }: { destination?: Dest
   };
   const field = (part: Part) => (
     <Input key={part.path.join("/")} part={part} text={texts[part.path.join("/")] ?? ""} error={errors[part.path.join("/")]}
-      isFixed={destination !== undefined && part.path[0] === "name"}
+      isFixed={destination !== undefined && ["name", "shards"].includes(part.path[0]!)}
       onText={(text) => setTexts((now) => ({ ...now, [part.path.join("/")]: text }))} />
   );
   const wrong = (part: Part) => Object.keys(errors).some((path) => path.startsWith(`${part.path[0]}/`));

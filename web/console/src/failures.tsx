@@ -1,11 +1,12 @@
 // Failures by their error: dead letters to redrive, and lanes to retry, all of a group at once.
 import { useState } from "preact/hooks";
-import { api, ask, may, type DeadLetter, type Failure, type Operation, type Pending, type Session } from "./api.ts";
+import { api, ask, may, type DeadLetter, type Destination, type Failure, type Operation, type Pending, type Session } from "./api.ts";
 import { BulkDialog } from "./bulk.tsx";
 import { count, failureText, laneName, time } from "./format.ts";
 import type { Filters } from "./list.tsx";
 import { VerbDialog } from "./message_dialog.tsx";
 import { tab } from "./router.ts";
+import { listOf, nameOf, ShardSign, type Item } from "./shards.tsx";
 import { Button, ErrorNotice, Panel, Table, useLoad } from "./ui.tsx";
 
 /** Messages in one page, and the most that are grouped. The API takes as many sequences in one call. */
@@ -23,8 +24,7 @@ export function ErrorText({ text }: { text: string | null | undefined }) {
   return <details class="error-text"><summary>{text.slice(0, FOLDED)} …</summary><pre tabIndex={0}>{text}</pre></details>;
 }
 
-interface Failed {
-  sequence: number;
+interface Failed extends Item {
   key: string | null;
   error: Failure | null;
   /** What is told if there is no error. */
@@ -89,7 +89,7 @@ function Groups({ title, unit, groups, destination, isCut, isBusy, error, onMore
                 <td>{group.stage}</td>
                 <td class="number nowrap">{time(group.first)}</td>
                 <td class="number nowrap">{time(group.last)}</td>
-                <td class="cut"><a class="number" href={tab(destination, "messages", {}, one!.sequence)}>{one!.sequence}</a>{one!.key != null && <>, <a href={tab(destination, "lane", { key: one!.key })}>{laneName(one!.key)}</a></>}</td>
+                <td class="cut"><a class="number" href={tab(one!.shard ?? destination, "messages", {}, one!.sequence)}>{one!.sequence}</a><ShardSign of={one!} />{one!.key != null && <>, <a href={tab(one!.shard ?? destination, "lane", { key: one!.key })}>{laneName(one!.key)}</a></>}</td>
                 {action && <td>{action(group)}</td>}
               </tr>
             );
@@ -101,29 +101,29 @@ function Groups({ title, unit, groups, destination, isCut, isBusy, error, onMore
 }
 
 /** Dead letters by their last error. They are read again when `turn` changes. */
-export function LettersByError({ session, destination, filters, turn, onDone }: {
-  session: Session; destination: string; filters: Filters; turn: unknown; onDone: () => void;
+export function LettersByError({ session, destination, definition, filters, turn, onDone }: {
+  session: Session; destination: string; definition: Destination; filters: Filters; turn: unknown; onDone: () => void;
 }) {
   const [max, setMax] = useState(PAGE);
   const [open, setOpen] = useState<Group | null>(null);
-  const { value, error, isBusy } = useLoad(() => pages<DeadLetter>(max, (cursor) =>
-    ask(api.GET("/v1/destinations/{destination}/dead-letters", { params: { path: { destination }, query: { ...filters, limit: PAGE, cursor } as never } })) as never), [destination, filters, turn, max]);
-  const all = value?.items.map((one) => ({ sequence: one.sequence, key: one.key ?? null, error: one.last_error ?? null, reason: one.damaged ?? one.reason, at: one.dead_lettered_at }));
+  const { value, error, isBusy } = useLoad(() => pages<DeadLetter & Item>(max, (cursor) => listOf(destination, definition, filters.key, (name) =>
+    ask(api.GET("/v1/destinations/{destination}/dead-letters", { params: { path: { destination: name }, query: { ...filters, limit: PAGE, cursor } as never } })) as never)), [destination, filters, turn, max]);
+  const all = value?.items.map((one) => ({ sequence: one.sequence, shard: one.shard, key: one.key ?? null, error: one.last_error ?? null, reason: one.damaged ?? one.reason, at: one.dead_lettered_at }));
   return (
     <>
       <Groups title="By error" unit="Dead letters" groups={grouped(all ?? [])} destination={destination} isCut={!!value?.isCut && max < GROUPED_MAX} isBusy={isBusy} error={error} onMore={() => setMax(GROUPED_MAX)}
         action={may(session, "operate") ? (group) => <Button onClick={() => setOpen(group)}>Redrive these {count(group.items.length)}</Button> : undefined} />
-      {open && <VerbDialog destination={destination} verb="redrive" which={{ sequences: open.items.map((one) => one.sequence).slice(0, GROUPED_MAX) }}
+      {open && <VerbDialog destination={destination} verb="redrive" which={open.items.slice(0, GROUPED_MAX)}
         onClose={(isDone) => { setOpen(null); if (isDone) onDone(); }} />}
     </>
   );
 }
 
 /** The first pending message of each lane, of those that come first. */
-function headsOf(all: Pending[], ordering: string): Pending[] {
+function headsOf(all: (Pending & Item)[], ordering: string) {
   const seen = new Set<string>();
   return all.filter((one) => {
-    const lane = ordering === "none" ? String(one.sequence) : ordering === "key" ? one.key ?? "" : "";
+    const lane = ordering === "none" ? nameOf(one) : ordering === "key" ? one.key ?? "" : "";
     return seen.size < seen.add(lane).size;
   });
 }
@@ -134,17 +134,17 @@ export function LanesByError({ session, destination, ordering, turn, onDone }: {
 }) {
   const [max, setMax] = useState(PAGE);
   const [open, setOpen] = useState<Group | null>(null);
-  const { value, error, isBusy } = useLoad(() => pages<Pending>(max, (cursor) =>
+  const { value, error, isBusy } = useLoad(() => pages<Pending & Item>(max, (cursor) =>
     ask(api.GET("/v1/destinations/{destination}/messages", { params: { path: { destination }, query: { limit: PAGE, cursor } } })) as never), [destination, turn, max]);
   const failed = headsOf(value?.items ?? [], ordering).filter((one) => one.state === "halted" || (one.attempts > 0 && one.last_error));
-  const all = failed.map((one) => ({ sequence: one.sequence, key: ordering === "key" ? one.key ?? "" : null, error: one.last_error ?? null, reason: one.damaged ?? one.state, at: one.last_error?.occurred_at ?? null }));
+  const all = failed.map((one) => ({ sequence: one.sequence, shard: one.shard, key: ordering === "key" ? one.key ?? "" : null, error: one.last_error ?? null, reason: one.damaged ?? one.state, at: one.last_error?.occurred_at ?? null }));
   const retry = async (group: Group, isDryRun: boolean) => {
     const told = { id: "", kind: "retry_heads", destination, state: "succeeded", matched: group.items.length, affected: 0, failed: 0 };
     const queue = isDryRun ? [] : [...group.items];
     const next = async () => {
       for (let one = queue.shift(); one; one = queue.shift()) {
         const body = { sequence: one.sequence, ...(one.key === null ? {} : { key: one.key }) };
-        await ask(api.POST("/v1/destinations/{destination}/retry-head", { params: { path: { destination } }, body })).then(() => told.affected++, () => told.failed++);
+        await ask(api.POST("/v1/destinations/{destination}/retry-head", { params: { path: { destination: one.shard ?? destination } }, body })).then(() => told.affected++, () => told.failed++);
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, next));

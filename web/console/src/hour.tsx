@@ -4,8 +4,8 @@ import { signed } from "./api.ts";
 import { Chart } from "./chart.tsx";
 import { count, rate } from "./format.ts";
 
-/** A point: its time in seconds, in and out per second, what is pending, and how much of that has failed before. */
-export type Point = [at: number, incoming: number, outgoing: number, pending: number, retrying: number];
+/** A point: its time in seconds, in and out per second, what is pending, and how much of that has failed before, if it is known. */
+export type Point = [at: number, incoming: number, outgoing: number, pending: number, retrying: number | null];
 
 interface Kept { at_ms: number[]; in_per_second: (number | null)[]; out_per_second: (number | null)[]; pending: number[]; retrying: number[] }
 type Columns = (number | null)[][];

@@ -29,13 +29,14 @@ function read(texts: Record<string, string>): Filters {
   return Object.fromEntries(Object.entries(filters).filter(([, value]) => value !== undefined));
 }
 
-export function FilterForm({ filters, names, states = [] }: { filters: ReturnType<typeof useFilters>; names: FilterName[]; states?: string[] }) {
+/** With several shards nothing is filtered by sequence: each counts its own. */
+export function FilterForm({ filters, names, states = [], shards }: { filters: ReturnType<typeof useFilters>; names: FilterName[]; states?: string[]; shards: number }) {
   const { texts, setTexts } = filters;
   const set = (name: string) => (event: { currentTarget: { value: string } }) => {
     const { value } = event.currentTarget;
     setTexts((now) => ({ ...now, [name]: value, ...(name === "key" ? { has_key: "yes" } : {}) }));
   };
-  const has = (name: FilterName) => names.includes(name);
+  const has = (name: FilterName) => names.includes(name) && (name !== "sequence" || shards === 1);
   return (
     <form class="filters" aria-label="Filters" onSubmit={(event) => { event.preventDefault(); filters.apply(); }}>
       {has("state") && (

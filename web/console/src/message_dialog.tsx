@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { api, ask, may, type Message, type Operation, type Session } from "./api.ts";
 import { BulkDialog } from "./bulk.tsx";
 import { isGone, isLetter, MessageDetails } from "./message.tsx";
+import { byShard, type Item } from "./shards.tsx";
 import { Button, Dialog, ErrorNotice, useAction } from "./ui.tsx";
 
 export function CancelButton({ destination, sequence, onDone }: { destination: string; sequence: number; onDone?: () => void }) {
@@ -32,19 +33,22 @@ export function CancelButton({ destination, sequence, onDone }: { destination: s
 
 export type Verb = "redrive" | "discard";
 
-/** Redrives or discards dead letters: the count first. */
-export function VerbDialog({ destination, verb, which, onClose }: {
-  destination: string; verb: Verb; which: object; onClose: (isDone: boolean) => void;
+/** Redrives or discards dead letters: the count first. These, or what the body says of all shards. */
+export function VerbDialog({ destination, verb, which, isSpread, onClose }: {
+  destination: string; verb: Verb; which: Item[] | object; isSpread?: boolean; onClose: (isDone: boolean) => void;
 }) {
-  const run = (isDryRun: boolean) => {
-    const options = { params: { path: { destination } }, headers: isDryRun ? {} : { prefer: "respond-async" }, body: { ...which, dry_run: isDryRun } as never };
+  const each: [string, object][] = Array.isArray(which)
+    ? byShard<Item>(destination, which).map(([name, items]) => [name, { sequences: items.map((one) => one.sequence) }])
+    : [[destination, which]];
+  const run = (isDryRun: boolean) => Promise.all(each.map(([name, body]) => {
+    const options = { params: { path: { destination: name } }, headers: isDryRun ? {} : { prefer: "respond-async" }, body: { ...body, dry_run: isDryRun } as never };
     const call = verb === "redrive"
       ? api.POST("/v1/destinations/{destination}/dead-letters/redrive", options)
       : api.POST("/v1/destinations/{destination}/dead-letters/discard", options);
     return ask(call) as Promise<Operation>;
-  };
+  }));
   return verb === "redrive"
-    ? <BulkDialog title="Redrive dead letters" verb="Redrive" explain="Each is stored again, at the end of its lane, with its id, key and headers." run={run} onClose={onClose} />
+    ? <BulkDialog title="Redrive dead letters" verb="Redrive" explain="Each is stored again, at the end of its lane, with its id, key and headers." run={run} isSpread={isSpread} onClose={onClose} />
     : <BulkDialog title="Discard dead letters" verb="Discard" danger explain="Each is deleted. Nobody can bring it back." run={run} onClose={onClose} />;
 }
 
@@ -56,7 +60,7 @@ export function MessageActions({ session, destination, message, onDone }: { sess
     <>
       <Button kind="main" onClick={() => setVerb("redrive")}>Redrive</Button>
       <Button kind="danger" onClick={() => setVerb("discard")}>Discard</Button>
-      {verb && <VerbDialog destination={destination} verb={verb} which={{ sequences: [message.sequence] }} onClose={(isDone) => { setVerb(null); if (isDone) onDone(); }} />}
+      {verb && <VerbDialog destination={destination} verb={verb} which={[{ sequence: message.sequence }]} onClose={(isDone) => { setVerb(null); if (isDone) onDone(); }} />}
     </>
   );
 }

@@ -24,7 +24,7 @@ function current(): Route {
   const [page = "", destination] = parts;
   if (!Object.hasOwn(MOVED, page)) return { parts, query };
   const { sequence, ...rest } = Object.fromEntries(query);
-  const to = destination === undefined ? href(["destinations"]) : tab(destination, MOVED[page]!, rest, sequence);
+  const to = destination === undefined ? href(["destinations"]) : tab(destination, MOVED[page]!, rest, ...(sequence === undefined ? [] : [sequence]));
   history.replaceState(null, "", to);
   return current();
 }
@@ -46,9 +46,9 @@ export function href(parts: (string | number)[], query: Record<string, string | 
   return `#/${parts.map((part) => encodeURIComponent(part)).join("/")}${search ? `?${search}` : ""}`;
 }
 
-/** The address of a tab of a destination, or of a message in it. */
-export const tab = (destination: string, name: string, query: Record<string, string | number | undefined> = {}, sequence?: string | number) =>
-  href(["destinations", destination, name, ...(sequence === undefined ? [] : [sequence])], query);
+/** The address of a tab of a destination, or of a message in it: its sequence, and its shard if the destination has several. */
+export const tab = (destination: string, name: string, query: Record<string, string | number | undefined> = {}, ...message: (string | number)[]) =>
+  href(["destinations", destination, name, ...message], query);
 
 export const go = (to: string) => {
   location.hash = to;

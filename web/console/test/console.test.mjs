@@ -721,6 +721,107 @@ test("script tags in bodies, headers, keys, ids and errors stay text", async () 
   assert.deepEqual(page.problems.filter((one) => !/status of 40[0-9]/.test(one)), []);
 });
 
+/** Sends two messages for each key to a destination with shards. Returns the first one of each key. */
+async function sendKeys(keys, destination) {
+  const firsts = [];
+  for (let at = 0; at < 2 * keys; at += 1) {
+    const key = `k${at % keys}`;
+    const { deliveries: [stored] } = await service.ask("POST", "/v1/messages", { destinations: [destination], body: { key, at }, key, id: `${destination}-${at}` });
+    if (at < keys) firsts.push({ key, id: `${destination}-${at}`, sequence: stored.sequence, shard: stored.destination.includes("~") ? stored.destination : `${stored.destination}~0` });
+  }
+  return firsts;
+}
+
+test("what is done with a message of a destination with shards goes to its shard", async () => {
+  await service.define("spread", { url: `${receiver.url}/spread`, ordering: "key", shards: 4, transform: { kind: "worker" } });
+  const firsts = await sendKeys(12, "spread");
+  page.problems.length = 0;
+  const failing = new Set();
+  for (const lease of await service.claim("spread", 24, 24)) {
+    if (!failing.has(lease.key) && failing.add(lease.key)) await service.fail(lease, "423 locked");
+  }
+  // The same sequence in two shards, of which neither is the first.
+  const [one, other] = ["spread~1", "spread~2", "spread~3"].map((shard) => firsts.find((first) => first.shard === shard && first.sequence === 1)).filter(Boolean);
+  assert.ok(one && other, JSON.stringify(firsts));
+  await page.show("destinations/spread");
+  const tile = (name) => page.locator(".tile", { hasText: name });
+  await tile("Halted").getByText("12", { exact: true }).waitFor();
+  await tile("Pending").getByText("24", { exact: true }).waitFor();
+  await page.getByText("4 shards").waitFor();
+  const head = page.getByRole("region", { name: "Oldest heads" }).locator("tbody tr").filter({ has: page.getByRole("link", { name: one.key, exact: true }) });
+  assert.equal(await head.getByRole("link", { name: "1", exact: true }).getAttribute("href"), `#/destinations/${one.shard}/messages/1`);
+  // Lists show the shard, and a message opens over its list, also if only those of a key are listed.
+  await page.show("destinations/spread/messages");
+  assert.equal(await page.getByLabel("Sequence from").count(), 0);
+  await page.locator(".filters select", { has: page.locator("option", { hasText: "any" }) }).selectOption("yes");
+  await page.getByLabel("Key (empty: without a key)").fill(one.key);
+  await button("Filter").click();
+  const rows = page.getByRole("region", { name: "Messages" }).locator("tbody tr");
+  await until("those of the key are listed", async () => (await rows.count()) === 2);
+  await rows.first().getByText(one.shard).first().waitFor();
+  await rows.first().getByRole("link", { name: "1", exact: true }).click();
+  await dialog().getByText(one.id, { exact: true }).waitFor();
+  await dialog().getByRole("heading", { name: `Message 1 of ${one.shard}` }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByLabel("What to find").fill(other.id);
+  await button("Show").click();
+  await dialog().getByRole("heading", { name: `Message 1 of ${other.shard}` }).waitFor();
+  // The page of a lane is that of its shard. What is for the whole destination is not there.
+  for (const { shard, key } of [one, other]) {
+    await page.show(`destinations/spread/lane?key=${key}`);
+    await page.getByRole("heading", { name: shard }).waitFor();
+    await button("Set aside").click();
+    await page.getByText("Message 1 is now a dead letter.").waitFor();
+  }
+  await page.locator("nav.tabs").getByRole("link", { name: "Overview" }).click();
+  await button("Purge pending messages").waitFor();
+  assert.deepEqual(await Promise.all(["Pause delivery", "Send a message"].map((name) => button(name).count())), [0, 0]);
+  await page.getByRole("link", { name: "Definition" }).click();
+  await page.getByText("Change it there.").waitFor();
+  assert.equal(await button("Change").count(), 0);
+  await page.locator(".head").getByRole("link", { name: "spread", exact: true }).click();
+  await page.getByRole("heading", { name: "spread", exact: true }).waitFor();
+  // Lanes by error are retried in all shards; the dead letters are not among them.
+  await button("Retry these 10").click();
+  await button("Retry 10", dialog()).click();
+  await dialog().getByText("succeeded: 10 of 10 done").waitFor();
+  await button("Close", dialog().locator(".is-end")).click();
+  // Marked dead letters of two shards are redriven, each in its own. A page of a list is of one shard.
+  await page.show("destinations/spread/dead-letters");
+  await page.getByLabel(`Mark 1 ${one.shard}`, { exact: true }).check();
+  await button("Next").click();
+  await page.getByLabel(`Mark 1 ${other.shard}`, { exact: true }).check();
+  await button("Redrive").click();
+  await dialog().getByText("2 messages selected").waitFor();
+  await button("Redrive 2").click();
+  await until("both have succeeded", async () => (await dialog().getByText("succeeded: 1 of 1 stored again").count()) === 2);
+  assert.deepEqual(await dialog().locator("h3").allTextContents(), [one.shard, other.shard].sort());
+  await button("Close", dialog().locator(".is-end")).click();
+  assert.equal((await service.ask("GET", "/v1/destinations/spread/stats")).dead_letters, 0);
+  await page.show("destinations/spread/operations");
+  await page.getByRole("region", { name: "Operations" }).locator("tr", { hasText: "redrive" }).getByText(one.shard).first().waitFor();
+  await button("Next").click();
+  await page.getByRole("region", { name: "Operations" }).locator("tr", { hasText: "redrive" }).getByText(other.shard).first().waitFor();
+  // Nothing was refused; but the shards are asked for an id.
+  assert.deepEqual(page.problems.filter((problem) => !/status of 404/.test(problem)), []);
+});
+
+test("the number of shards is shown, and cannot be changed", async () => {
+  await service.define("fixed", { url: `${receiver.url}/fixed`, ordering: "none", shards: 3 });
+  for (const [name, shards] of [["fixed", "3"], ["crm", "1"]]) {
+    await page.show(`destinations/${name}/definition`);
+    await button("Change").click();
+    const field = dialog().locator('input[name="shards"]');
+    await until("its value is read", async () => (await field.inputValue()) === shards);
+    assert.equal(await field.isDisabled(), true);
+    await page.keyboard.press("Escape");
+  }
+  // Without ordering too, a lane is in a shard.
+  await page.show("destinations/fixed/lane");
+  await page.getByRole("heading", { name: /^fixed~\d$/ }).waitFor();
+  await page.getByText("Nothing is pending in this lane.").waitFor();
+});
+
 test("a hidden page and a closed page ask nothing", async () => {
   const watched = await signedIn(browser, service);
   await watched.show("destinations/flow/lane");

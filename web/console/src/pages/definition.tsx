@@ -3,7 +3,8 @@ import { useState } from "preact/hooks";
 import { api, ask, may, type Destination } from "../api.ts";
 import { DestinationEditor, isSame, useParts, valuesOf } from "../editor.tsx";
 import { count, setting } from "../format.ts";
-import { go, href } from "../router.ts";
+import { go, href, tab } from "../router.ts";
+import { isShard, wholeOf } from "../shards.tsx";
 import { Button, Dialog, ErrorNotice, Field, Panel, Table, TabHead, useAction } from "../ui.tsx";
 import type { TabProps } from "./destination.tsx";
 
@@ -13,11 +14,10 @@ export function DefinitionTab({ session, destination, definition, numbers, onCha
     setDialog("");
     onChanged();
   };
-  if (!definition) return null;
-  const canChange = may(session, "admin") && !definition.defined_in_file;
+  const canChange = may(session, "admin") && !definition.defined_in_file && !isShard(destination);
   return (
     <>
-      <TabHead sub={definition.defined_in_file ? "This destination belongs to the configuration file. Change it there." : "What the service does with its messages"}>
+      <TabHead sub={isShard(destination) ? <>Each shard has the definition of <a href={tab(wholeOf(destination), "definition")}>{wholeOf(destination)}</a>. Change it there.</> : definition.defined_in_file ? "This destination belongs to the configuration file. Change it there." : "What the service does with its messages"}>
         {canChange && <Button kind="main" onClick={() => setDialog("edit")}>Change</Button>}
         {canChange && <Button kind="danger" disabled={!numbers} onClick={() => setDialog("remove")}>Remove the destination</Button>}
       </TabHead>

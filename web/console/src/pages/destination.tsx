@@ -3,9 +3,11 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { api, ask, may, type Destination, type Schema, type Session } from "../api.ts";
 import { Cause, type Attention } from "../attention.tsx";
+import { count } from "../format.ts";
 import { usePoll } from "../live.ts";
-import { go, tab, type Route } from "../router.ts";
+import { go, href, tab, type Route } from "../router.ts";
 import { SendDialog } from "../send.tsx";
+import { isShard, shardsOf, wholeOf, type Item } from "../shards.tsx";
 import { Button, ErrorNotice, Head, Notice, useLoad } from "../ui.tsx";
 import { DeadLettersTab } from "./dead_letters.tsx";
 import { DefinitionTab } from "./definition.tsx";
@@ -22,10 +24,12 @@ export interface TabProps {
   session: Session;
   destination: string;
   query: URLSearchParams;
-  definition: Destination | null;
+  definition: Destination;
+  /** How many shards the page is about. */
+  shards: number;
   numbers: Numbers | null;
-  /** The message that the address names; the address of another; and the way back. */
-  open: { sequence: number | null; of: (sequence: number) => string; close: () => void };
+  /** The message that the address names, and the shard that counts its sequence; the address of another; and the way back. */
+  open: { sequence: number | null; shard: string; of: (one: Item) => string; close: () => void };
   /** Reads the definition again. */
   onChanged: () => void;
 }
@@ -48,17 +52,22 @@ export function DestinationPage({ session, destination, route }: { session: Sess
   const wanted = route.parts[2] ?? "overview";
   const name = Object.hasOwn(TABS, wanted) ? wanted : "overview";
   const Tab = TABS[name]![1];
-  const found = definition.value as Destination | null;
+  // The service leaves out that there is one shard.
+  const found = definition.value && ({ shards: 1, ...definition.value } as Destination);
   const numbers = stats.value as Numbers | null;
+  const shards = found ? shardsOf(destination, found) : 1;
   const attention = numbers?.attention ?? [];
   const kept = Object.fromEntries(query);
   const sequence = /^\d+$/.test(route.parts[3] ?? "") ? Number(route.parts[3]) : null;
-  const open = { sequence, of: (one: number) => tab(destination, name, kept, one), close: () => go(tab(destination, name, kept)) };
+  const open = { sequence, shard: route.parts[4] ?? destination, of: (one: Item) => tab(destination, name, kept, one.sequence, ...(one.shard ? [one.shard] : [])), close: () => go(tab(destination, name, kept)) };
   return (
     <>
-      <Head title={destination} sub={found ? `${found.url ?? found.delivery?.kind} · version ${found.version} · partition ${found.partition}` : definition.error ? "" : "…"}>
+      <Head title={destination} sub={found ? <>
+        {isShard(destination) && <>a shard of <a href={href(["destinations", wholeOf(destination)])}>{wholeOf(destination)}</a> · </>}
+        {found.url ?? found.delivery?.kind} · version {found.version} · {shards > 1 ? `${count(shards)} shards` : `partition ${found.partition}`}
+      </> : definition.error ? "" : "…"}>
         {attention.map((one) => <Cause key={one.cause} one={one} />)}
-        {may(session, "ingest") && <Button onClick={() => setSend(true)}>Send a message</Button>}
+        {may(session, "ingest") && !isShard(destination) && <Button onClick={() => setSend(true)}>Send a message</Button>}
       </Head>
       <nav class="tabs" aria-label={`Pages of ${destination}`}>
         <ul>
@@ -74,8 +83,8 @@ export function DestinationPage({ session, destination, route }: { session: Sess
       {/* The tabs that are live tell it themselves. */}
       <ErrorNotice error={definition.error ?? (["overview", "lane"].includes(name) ? null : stats.error)} />
       {found && pausedText(found.paused) && <Notice kind="info">{pausedText(found.paused)}</Notice>}
-      {!definition.error && (
-        <Tab key={`${name}?${query}`} session={session} destination={destination} query={query} definition={found} numbers={numbers} open={open} onChanged={definition.again} />
+      {found && !definition.error && (
+        <Tab key={`${name}?${query}`} session={session} destination={destination} query={query} definition={found} shards={shards} numbers={numbers} open={open} onChanged={definition.again} />
       )}
       {isSend && <SendDialog destination={destination} onClose={() => setSend(false)} />}
     </>

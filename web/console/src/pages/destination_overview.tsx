@@ -9,6 +9,7 @@ import { ErrorText, LanesByError } from "../failures.tsx";
 import { PendingChart, RatesChart, useHour, type Point as Charted } from "../hour.tsx";
 import { useLive } from "../live.ts";
 import { tab } from "../router.ts";
+import { isShard, nameOf, ShardSign } from "../shards.tsx";
 import { Bar, Button, Chip, Legend, Notice, Panel, Table, TabHead } from "../ui.tsx";
 import type { TabProps } from "./destination.tsx";
 import { PARTS, PauseButton } from "./destinations.tsx";
@@ -34,9 +35,11 @@ function useRates(lane: Lane | null): Point[] {
   return points.current;
 }
 
-export function OverviewTab({ session, destination, definition, numbers, onChanged }: TabProps) {
+export function OverviewTab({ session, destination, definition, shards, numbers, onChanged }: TabProps) {
   const live = useLive<Lane>({ view: "lane", destination });
-  const lane = live.value;
+  // What is live is that of the first shard. The numbers of all shards are read every few seconds.
+  const ofAll = useMemo(() => numbers && { at_ms: Date.now(), counts: { ...numbers, retrying: null }, heads: (numbers.heads ?? []) as Lane["heads"] }, [numbers]);
+  const lane = live.value && (shards === 1 ? live.value : ofAll && { ...live.value, ...ofAll });
   const points = useRates(lane);
   const [turn, setTurn] = useState(0);
   const [now] = points.slice(-1);
@@ -57,8 +60,8 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
             {attention.map((one) => {
               const error = errorOf(item, one);
               return <li key={one.cause}>
-                <Cause one={one} /> {one.since != null && <>for {duration(Math.max(0, lane.at_ms - one.since))}</>}{error && <>: {error}</>}{" "}
-                {headsOf(item, one.cause).slice(0, 1).map((head) => <a key={head.sequence} href={tab(destination, "lane", { key: head.key ?? undefined })}>Show the lane</a>)}
+                <Cause one={one} /> {one.since != null && <>for {duration(Math.max(0, (live.value ?? lane).at_ms - one.since))}</>}{error && <>: {error}</>}{" "}
+                {headsOf(item, one.cause).slice(0, 1).map((head) => <a key={nameOf(head)} href={tab(head.shard ?? destination, "lane", { key: head.key ?? undefined })}>Show the lane</a>)}
               </li>;
             })}
           </ul>
@@ -85,10 +88,10 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
                 <thead><tr><th>Lane</th><th>State</th><th class="right">Head</th><th class="right">Age</th><th class="right">Failed attempts</th><th>Last error</th></tr></thead>
                 <tbody>
                   {heads.map((head) => (
-                    <tr key={head.sequence} class={head.attempts > 0 || head.state === "halted" ? "is-bad" : ""}>
-                      <td class="cut"><a href={tab(destination, "lane", { key: head.key ?? undefined })}>{laneName(head.key)}</a></td>
+                    <tr key={nameOf(head)} class={head.attempts > 0 || head.state === "halted" ? "is-bad" : ""}>
+                      <td class="cut"><a href={tab(head.shard ?? destination, "lane", { key: head.key ?? undefined })}>{laneName(head.key)}</a></td>
                       <td><Chip state={head.state} isPending attempts={head.attempts} /></td>
-                      <td class="right"><a class="number" href={tab(destination, "messages", {}, head.sequence)}>{head.sequence}</a></td>
+                      <td class="right"><a class="number" href={tab(head.shard ?? destination, "messages", {}, head.sequence)}>{head.sequence}</a><ShardSign of={head} /></td>
                       <td class="right number">{duration(head.age_ms)}</td>
                       <td class="right number">{head.attempts || ""}</td>
                       <td class="error-cell"><ErrorText text={failureText(head.last_error)} /></td>
@@ -108,7 +111,7 @@ export function OverviewTab({ session, destination, definition, numbers, onChang
           </dl>
         </Panel>
       )}
-      {definition && may(session, "operate") && <Intervene destination={destination} paused={definition.paused} onChanged={onChanged} />}
+      {may(session, "operate") && <Intervene destination={destination} paused={definition.paused} onChanged={onChanged} />}
     </>
   );
 }
@@ -121,7 +124,7 @@ function Intervene({ destination, paused, onChanged }: { destination: string; pa
   return (
     <Panel title="Intervene">
       <div class="actions">
-        <PauseButton name={destination} paused={paused} onDone={onChanged} />
+        {!isShard(destination) && <PauseButton name={destination} paused={paused} onDone={onChanged} />}
         <Button disabled={!PARTS.every((part) => paused[part])} title="Pause ingest, processing and delivery first"
           onClick={() => setDialog("repair")}>Repair inconsistent data</Button>
         <Button kind="danger" onClick={() => setDialog("purge")}>Purge pending messages</Button>

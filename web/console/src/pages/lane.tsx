@@ -9,6 +9,7 @@ import { useLive } from "../live.ts";
 import { bodyText, Errors, isGone, isLetter, MessageDetails, showMessage } from "../message.tsx";
 import { CancelButton } from "../message_dialog.tsx";
 import { go, tab } from "../router.ts";
+import { laneOf, nameOf, wholeOf } from "../shards.tsx";
 import { Strip, type Cell, type Left } from "../strip.tsx";
 import { WhyStuck } from "../why.tsx";
 import { Button, Chip, Dialog, Empty, ErrorNotice, Field, Legend, Notice, Panel, TabHead, useAction, useLoad, type Counted } from "../ui.tsx";
@@ -23,17 +24,29 @@ export interface Lane {
   transform: string;
   delivery: string;
   paused: Paused;
-  counts: Record<Counted | "pending" | "last_sequence" | "delivered_total" | "retrying" | "dead_letters", number>;
-  heads: { sequence: number; key: string | null; state: string; age_ms: number; attempts: number; last_error?: { status?: number | null; detail: string } | null }[];
+  counts: Record<Counted | "pending" | "last_sequence" | "delivered_total" | "dead_letters", number> & { retrying: number | null };
+  heads: { shard?: string | null; sequence: number; key: string | null; state: string; age_ms: number; attempts: number; last_error?: { status?: number | null; detail: string } | null }[];
   cells: Cell[];
   has_more: boolean;
   left: Left[];
 }
 
-export function LaneTab({ session, destination, query }: TabProps) {
+export const LaneTab = (props: TabProps) => (props.shards > 1 ? <ToShard {...props} /> : <LaneOfShard {...props} />);
+
+/** Leads to the lane in its shard; without a key, to the one that has waited longest. */
+function ToShard({ destination, query }: TabProps) {
+  const { value, error } = useLoad(() => laneOf(destination, query.get("key") ?? undefined), []);
+  useEffect(() => {
+    if (value) location.replace(tab(value.shard, "lane", { key: value.key }));
+  }, [value]);
+  return <><TabHead sub={error ? "" : "…"} /><ErrorNotice error={error} /></>;
+}
+
+function LaneOfShard({ session, destination, query }: TabProps) {
   const laneKey = query.get("key") ?? undefined;
   const live = useLive<Lane>({ view: "lane", destination, key: laneKey });
-  const lane = live.value;
+  // The first shard has the name of the destination, which in requests means all shards.
+  const lane = live.value && { ...live.value, destination };
   const [selected, select] = useState<number | null>(null);
   const [other, setOther] = useState("");
   // Without a key in the address: the lane with the oldest head.
@@ -56,11 +69,11 @@ export function LaneTab({ session, destination, query }: TabProps) {
             <div class="filters">
               {lane.heads.length > 0 && <span class="muted">Lanes with the oldest heads:</span>}
               {lane.heads.map((one) => (
-                <a key={one.sequence} class={`lane-link ${one.key === lane.key ? "is-current" : ""}`} href={tab(destination, "lane", { key: one.key ?? "" })}>
+                <a key={nameOf(one)} class={`lane-link ${one.key === lane.key ? "is-current" : ""}`} href={tab(destination, "lane", { key: one.key ?? "" })}>
                   <span class={`swatch is-${one.state}`} aria-hidden="true" /> {laneName(one.key ?? "")} <span class="muted number">{duration(one.age_ms)}</span>
                 </a>
               ))}
-              <form class="inline" onSubmit={(event) => { event.preventDefault(); go(tab(destination, "lane", { key: other })); }}>
+              <form class="inline" onSubmit={(event) => { event.preventDefault(); go(tab(wholeOf(destination), "lane", { key: other })); }}>
                 <label>Another key <input value={other} onInput={(event) => setOther(event.currentTarget.value)} /></label>
                 <Button type="submit">Show</Button>
               </form>
@@ -82,7 +95,7 @@ export function LaneTab({ session, destination, query }: TabProps) {
               )}
             </Panel>
           </div>
-          {lane.ordering === "key" && <BusiestLanes destination={destination} />}
+          {lane.ordering === "key" && <BusiestLanes destination={wholeOf(destination)} />}
         </>
       )}
     </>

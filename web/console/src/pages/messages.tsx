@@ -1,36 +1,37 @@
 // Pending messages, and any message by its sequence, its id or its idempotency key.
 import { useState } from "preact/hooks";
-import { api, ask, may, type Session } from "../api.ts";
+import { api, ask, may, type Destination, type Session } from "../api.ts";
 import { bytes, duration, failureText, laneName, time } from "../format.ts";
 import { ErrorText } from "../failures.tsx";
 import { FilterForm, LIMIT, Pager, useFilters, usePages } from "../list.tsx";
 import { MessageDialog } from "../message_dialog.tsx";
 import { go, tab } from "../router.ts";
+import { listOf, nameOf, ShardSign, shardsOf, shardWithId, type Item } from "../shards.tsx";
 import { Button, Chip, Empty, ErrorNotice, Notice, Panel, Table, TabHead, useAction } from "../ui.tsx";
 import type { TabProps } from "./destination.tsx";
 
-export function MessagesTab({ session, destination, query, open }: TabProps) {
+export function MessagesTab({ session, destination, query, definition, shards, open }: TabProps) {
   const filters = useFilters(query);
-  const path = { destination };
   const pages = usePages(
-    (cursor) => ask(api.GET("/v1/destinations/{destination}/messages", { params: { path, query: { ...filters.applied, limit: LIMIT, cursor } as never } })),
+    (cursor) => listOf(destination, definition, filters.applied.key, (name) =>
+      ask(api.GET("/v1/destinations/{destination}/messages", { params: { path: { destination: name }, query: { ...filters.applied, limit: LIMIT, cursor } as never } }))),
     [destination, filters.applied],
   );
   return (
     <>
       <TabHead sub="Pending messages. Those that have left are in the history." />
-      <Find session={session} destination={destination} onFound={(sequence) => go(open.of(sequence))} />
-      <FilterForm filters={filters} names={["state", "key", "sequence", "time", "error"]} states={["waiting", "processing", "delayed", "ready", "halted"]} />
+      <Find session={session} destination={destination} definition={definition} onFound={(one) => go(open.of(one))} />
+      <FilterForm filters={filters} shards={shards} names={["state", "key", "sequence", "time", "error"]} states={["waiting", "processing", "delayed", "ready", "halted"]} />
       <Panel>
         {pages.items?.length === 0 ? <Empty>{pages.next ? "Nothing on this page matches. Continue with the next." : "No pending message matches."}</Empty> : (
           <Table label="Messages">
             <thead><tr><th class="right">Sequence</th><th>State</th><th>Key</th><th>Id</th><th>Arrived</th><th class="right">Age</th><th class="right">Failed attempts</th><th class="right">Body</th><th>Last error</th></tr></thead>
             <tbody>
               {pages.items?.map((one) => (
-                <tr key={one.sequence}>
-                  <td class="right"><a class="number" href={open.of(one.sequence)}>{one.sequence}</a></td>
+                <tr key={nameOf(one)}>
+                  <td class="right"><a class="number" href={open.of(one)}>{one.sequence}</a><ShardSign of={one} /></td>
                   <td><Chip state={one.state} isPending />{one.withdrawing && <span class="tag">withdrawing</span>}</td>
-                  <td class="cut">{one.key == null ? "" : <a href={tab(destination, "lane", { key: one.key })}>{laneName(one.key)}</a>}</td>
+                  <td class="cut">{one.key == null ? "" : <a href={tab(one.shard ?? destination, "lane", { key: one.key })}>{laneName(one.key)}</a>}</td>
                   <td class="cut"><code>{one.id}</code></td>
                   <td class="number nowrap">{time(one.received_at)}</td>
                   <td class="right number nowrap">{duration(one.age_ms)}</td>
@@ -44,23 +45,24 @@ export function MessagesTab({ session, destination, query, open }: TabProps) {
         )}
         <Pager pages={pages} />
       </Panel>
-      {open.sequence !== null && <MessageDialog session={session} destination={destination} sequence={open.sequence} onClose={open.close} onDone={pages.again} />}
+      {open.sequence !== null && <MessageDialog session={session} destination={open.shard} sequence={open.sequence} onClose={open.close} onDone={pages.again} />}
     </>
   );
 }
 
-/** Finds one message. */
-function Find({ session, destination, onFound }: { session: Session; destination: string; onFound: (sequence: number) => void }) {
-  const [by, setBy] = useState("sequence");
+/** Finds one message. With several shards a sequence is not enough. */
+function Find({ session, destination, definition, onFound }: { session: Session; destination: string; definition: Destination; onFound: (one: Item) => void }) {
+  const isSpread = shardsOf(destination, definition) > 1;
+  const [by, setBy] = useState(isSpread ? "id" : "sequence");
   const [text, setText] = useState("");
   const [told, tell] = useState("");
   const { isBusy, error, run, setError } = useAction();
   const find = () => run(async () => {
     tell("");
-    if (by === "sequence") return onFound(Number(text));
+    if (by === "sequence") return onFound({ sequence: Number(text) });
     if (by === "id") {
       const found = await ask(api.GET("/v1/destinations/{destination}/messages/by-id/{id}", { params: { path: { destination, id: text } } }));
-      return onFound(found.sequence);
+      return onFound({ sequence: found.sequence, shard: isSpread ? await shardWithId(destination, definition, text) : undefined });
     }
     const gone = await ask(api.DELETE("/v1/destinations/{destination}/messages", { params: { path: { destination }, query: { idempotency_key: text } } }));
     tell(`Message ${gone.sequence} is now ${gone.state}.`);
@@ -70,7 +72,7 @@ function Find({ session, destination, onFound }: { session: Session; destination
     <>
       <form class="filters" aria-label="Find a message" onSubmit={(event) => { event.preventDefault(); if (isValid) find(); }}>
         <label>Find by <select value={by} onChange={(event) => { setBy(event.currentTarget.value); setError(null); }}>
-          <option value="sequence">sequence</option><option value="id">id</option>
+          {!isSpread && <option value="sequence">sequence</option>}<option value="id">id</option>
           {may(session, "operate") && <option value="idempotency_key">idempotency key (to cancel)</option>}
         </select></label>
         <input aria-label="What to find" value={text} onInput={(event) => setText(event.currentTarget.value)} />

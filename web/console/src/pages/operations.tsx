@@ -4,6 +4,7 @@ import { api, ask, may, type Operation } from "../api.ts";
 import { cancelOperation, Progress } from "../bulk.tsx";
 import { count, time } from "../format.ts";
 import { LIMIT, Pager, usePages } from "../list.tsx";
+import { ShardSign } from "../shards.tsx";
 import { Button, Empty, ErrorNotice, Panel, Table, TabHead, useAction } from "../ui.tsx";
 import type { TabProps } from "./destination.tsx";
 
@@ -13,7 +14,8 @@ export function OperationsTab({ session, destination }: TabProps) {
     [destination],
   );
   const { error, run } = useAction();
-  const items = (pages.items ?? []) as Operation[];
+  // An operation on several shards is one in each.
+  const items = ((pages.items ?? []) as Operation[]).map((one) => ({ ...one, destination: one.shard ?? one.destination }));
   const running = items.filter((one) => one.state === "running");
   useEffect(() => {
     if (running.length === 0) return;
@@ -25,7 +27,7 @@ export function OperationsTab({ session, destination }: TabProps) {
       <TabHead sub="Purge, redrive, discard, replay, repair and retry of all heads, of the last seven days" />
       <ErrorNotice error={error} />
       {running.map((one) => (
-        <Panel key={one.id} title={`${one.kind.replace("_", " ")} is running`} tools={may(session, "operate") && <Button onClick={() => run(async () => { await cancelOperation(one); pages.again(); })}>Cancel the operation</Button>}>
+        <Panel key={`${one.destination}/${one.id}`} title={`${one.kind.replace("_", " ")} is running${one.shard ? ` in ${one.shard}` : ""}`} tools={may(session, "operate") && <Button onClick={() => run(async () => { await cancelOperation(one); pages.again(); })}>Cancel the operation</Button>}>
           <Progress operation={one} />
         </Panel>
       ))}
@@ -35,8 +37,8 @@ export function OperationsTab({ session, destination }: TabProps) {
             <thead><tr><th>Kind</th><th>State</th><th>Started</th><th>Last progress</th><th class="right">Matched</th><th class="right">Affected</th><th class="right">Failed</th><th>Problem</th></tr></thead>
             <tbody>
               {items.map((one) => (
-                <tr key={one.id}>
-                  <td>{one.kind.replace("_", " ")}{one.dry_run && <span class="tag">only counted</span>}</td>
+                <tr key={`${one.destination}/${one.id}`}>
+                  <td>{one.kind.replace("_", " ")}<ShardSign of={one} />{one.dry_run && <span class="tag">only counted</span>}</td>
                   <td>{one.state}</td>
                   <td class="number nowrap">{time(one.started_at)}</td>
                   <td class="number nowrap">{time(one.updated_at)}</td>

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { api, ask, Refused, type Destination, type Gone, type Message, type Pending } from "../api.ts";
 import { count, laneName, many } from "../format.ts";
 import { href, tab } from "../router.ts";
+import { listOf, shardsOf, shardWithId, wholeOf } from "../shards.tsx";
 import { isGone, showMessage, StateChip } from "../message.tsx";
 import { Button, Empty, ErrorNotice, Head, Notice, Panel, Table, useAction } from "../ui.tsx";
 
@@ -27,14 +28,14 @@ async function listed(text: string, first: string | undefined) {
     cursor = page.next_cursor ?? undefined;
   } while (cursor);
   const named = all.filter((one) => one.name.includes(text.toLowerCase()));
-  const rank = (one: Destination) => (one.name === first ? 0 : one.name.includes(text.toLowerCase()) ? 1 : 2);
+  const rank = (one: Destination) => (one.name === (first && wholeOf(first)) ? 0 : one.name.includes(text.toLowerCase()) ? 1 : 2);
   return { named, all: all.sort((a, b) => rank(a) - rank(b)) };
 }
 
-/** What one destination holds under this text, and what prevented the search. A message that it does not know is no error. */
-async function findIn(one: Destination, text: string, isHere: boolean): Promise<{ some: Found[]; why?: string }> {
+/** What one destination holds under this text, and what prevented the search. A message that it does not know is no error. With `here`, it is
+ *  that of the page, which may be of a shard. */
+async function findIn(one: Destination, text: string, here: string | undefined): Promise<{ some: Found[]; why?: string }> {
   const { name: destination } = one;
-  const path = { destination };
   let why: string | undefined;
   const none = (caught: unknown) => {
     const { status = 0 } = caught instanceof Refused ? caught.problem : {};
@@ -43,18 +44,18 @@ async function findIn(one: Destination, text: string, isHere: boolean): Promise<
   };
   const query = { key: text, limit: 1 };
   const [byId, pending, gone, bySequence] = await Promise.all([
-    one.ids_max ? ask(api.GET("/v1/destinations/{destination}/messages/by-id/{id}", { params: { path: { destination, id: text } } })).catch(none) : null,
-    ask(api.GET("/v1/destinations/{destination}/messages", { params: { path, query } })).catch(none),
-    one.log_max ? ask(api.GET("/v1/destinations/{destination}/log", { params: { path, query } })).catch(none) : null,
-    isHere && /^\d{1,15}$/.test(text) ? showMessage(destination, Number(text)).catch(none) : null,
+    one.ids_max ? ask(api.GET("/v1/destinations/{destination}/messages/by-id/{id}", { params: { path: { destination, id: text } } })).then(async (message) => ({ message, shard: await shardWithId(destination, one, text) })).catch(none) : null,
+    listOf(destination, one, text, (name) => ask(api.GET("/v1/destinations/{destination}/messages", { params: { path: { destination: name }, query } }))).catch(none),
+    one.log_max ? listOf(destination, one, text, (name) => ask(api.GET("/v1/destinations/{destination}/log", { params: { path: { destination: name }, query } }))).catch(none) : null,
+    here && shardsOf(here, one) === 1 && /^\d{1,15}$/.test(text) ? showMessage(here, Number(text)).catch(none) : null,
   ]);
   const found: Found[] = [];
-  if (byId) found.push({ destination, by: "id", message: byId as Message });
-  if (bySequence) found.push({ destination, by: "sequence", message: bySequence });
+  if (byId) found.push({ destination: byId.shard, by: "id", message: byId.message as Message });
+  if (bySequence) found.push({ destination: here!, by: "sequence", message: bySequence });
   const [first] = pending?.items ?? [];
-  if (first) found.push({ destination, by: "key", message: first as Pending });
+  if (first) found.push({ destination: first.shard ?? destination, by: "key", message: first as Pending });
   const [last] = gone?.items ?? [];
-  if (!first && last && "latency" in last) found.push({ destination, by: "key", message: last as Gone });
+  if (!first && last && "latency" in last) found.push({ destination: last.shard ?? destination, by: "key", message: last as Gone });
   return { some: found, why };
 }
 
@@ -74,7 +75,7 @@ export function SearchPage({ text, first }: { text: string; first: string | unde
       const queue = [...searched];
       const next = async () => {
         for (let one = queue.shift(); one && isWanted.current; one = queue.shift()) {
-          const { some, why } = await findIn(one, text, one.name === first);
+          const { some, why } = await findIn(one, text, first && one.name === wholeOf(first) ? first : undefined);
           if (some.length) setFound((now) => [...now, ...some]);
           setProgress((now) => ({ ...now, searched: now.searched + 1, ...(why ? { failed: now.failed + 1, why } : {}) }));
         }
