@@ -3129,7 +3129,7 @@ export interface components {
         Stats: {
             /**
              * Format: int64
-             * @description The last sequence that was stamped.
+             * @description The last sequence that was stamped; with several shards, the sum of theirs.
              */
             last_sequence: number;
             /**

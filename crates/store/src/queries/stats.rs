@@ -23,7 +23,7 @@ const CANDIDATES_MAX: isize = 20;
 /// A destination's numbers, read at one instant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct Stats {
-    /// The last sequence that was stamped.
+    /// The last sequence that was stamped; with several shards, the sum of theirs.
     pub last_sequence: Sequence,
     /// Messages that have not left: the sum of the next six numbers. Together with the totals of messages that have
     /// left, it equals `last_sequence`.
@@ -116,6 +116,7 @@ impl Stats {
             (&mut self.dropped_total, other.dropped_total),
             (&mut self.dead_lettered_total, other.dead_lettered_total),
             (&mut self.cancelled_total, other.cancelled_total),
+            (&mut self.with_attempts, other.with_attempts),
         ] {
             *sum += more;
         }
