@@ -27,6 +27,9 @@ use tokio_util::codec::Framed;
 /// Messages in one request.
 const BATCH: u64 = 2_000;
 
+/// Messages that are processed at once, and lanes that are delivered at once.
+const AT_ONCE: u32 = 2_048;
+
 /// A transform that changes nothing.
 struct Same;
 
@@ -58,11 +61,14 @@ async fn main() -> anyhow::Result<()> {
         let mut destination = Destination::new(name.parse()?, url.clone());
         (destination.ordering, destination.shards) = (Lanes::Key, shards);
         (destination.log_max, destination.previous_keys_max) = (0, 0);
+        // Each shard has an equal part of these limits: with small parts, calls would carry few messages.
+        (destination.transform.concurrency, destination.delivery.lanes_max) = (AT_ONCE, AT_ONCE);
         destination.transform.kind = TransformKind::Native;
         destination.transform.name = Some("same".to_owned());
         let mut config = Config { destinations: vec![destination], ..Config::default() };
         config.http.listen = "127.0.0.1:0".parse()?;
         config.redis.url = cluster.url();
+        config.processor.concurrency = AT_ONCE as usize;
         config.outgoing.allow = vec!["127.0.0.1".parse().map_err(anyhow::Error::msg)?];
         let reseq = Reseq::new(config).transform("same", Same).start().await?;
         received.store(0, Ordering::Relaxed);
