@@ -1893,6 +1893,8 @@ export interface components {
         Framing: "lines" | "length";
         /** @description A message that has left. */
         GoneMessage: {
+            /** @description The shard of the message, in lists of a destination with several. */
+            shard?: string | null;
             /** Format: int64 */
             sequence: number;
             /** Format: int64 */
@@ -2313,6 +2315,8 @@ export interface components {
         };
         /** @description A lane that holds messages. */
         Lane: {
+            /** @description The shard of the lane, if the destination has several. */
+            shard?: string | null;
             /** @description The ordering key of the lane; null if the destination is one lane. */
             key?: string | null;
             /**
@@ -2537,6 +2541,8 @@ export interface components {
         };
         /** @description The fields of every message. */
         MessageFields: {
+            /** @description The shard of the message, in lists of a destination with several. */
+            shard?: string | null;
             /** Format: int64 */
             sequence: number;
             /** Format: int64 */

@@ -106,7 +106,7 @@ pub(super) enum State {
 }
 
 /// The value as the API spells it.
-fn name_of(value: impl Serialize) -> String {
+pub(super) fn name_of(value: impl Serialize) -> String {
     json!(value).as_str().unwrap_or_default().to_owned()
 }
 
@@ -209,33 +209,6 @@ impl Operation {
         }
         Ok(operation)
     }
-}
-
-/// Waits for the end of an operation on several shards. Returns its state and what it affected; `None` if that cannot
-/// be read, or if this process stops.
-pub(super) async fn ended(
-    api: &Api,
-    shards: impl Iterator<Item = DestinationName>,
-    id: &str,
-) -> Option<(String, u64)> {
-    let (mut worst, mut affected) = (State::Succeeded, 0);
-    for shard in shards {
-        let entry = api.catalog.get(shard.as_str())?;
-        let operation = loop {
-            let now_ms = api.store.server_time_ms().await.ok()?;
-            let text = api.store.operation(&entry, id).await.ok()??;
-            let operation = Operation::read(&text, now_ms).ok()?;
-            if operation.state != State::Running {
-                break operation;
-            }
-            api.stop.run_until_cancelled(tokio::time::sleep(NOTE_EVERY)).await?;
-        };
-        affected += operation.affected;
-        if operation.state != State::Succeeded {
-            worst = operation.state;
-        }
-    }
-    Some((name_of(worst), affected))
 }
 
 /// The progress of a running operation, for the task that carries it out.

@@ -28,7 +28,9 @@ use domain::{
     Delivery, Destination, DestinationName, Transform,
     destination::{MASK, Sign, Verify},
     merge_patch::merge,
+    name::SHARDS_MAX,
 };
+use formats::code::Code;
 use http_server::{openapi_responses, problem::Problem};
 use outbound::outgoing::OutgoingError;
 use store::{CatalogEntry, Replaces, StoreError, Terms};
@@ -264,6 +266,18 @@ pub(super) async fn stored(
     wanted: &Destination,
     replaces: Replaces,
 ) -> Result<Result<Response, StoreError>, Problem> {
+    let current = api.catalog.get(wanted.name.as_str());
+    let is_settled = current.is_none_or(|entry| entry.destination.shards == wanted.shards);
+    let mut beyond = (wanted.shards..SHARDS_MAX).map(|shard| wanted.name.of_shard(shard));
+    if let Some(left) = beyond.find(|shard| is_settled && api.catalog.get(shard.as_str()).is_some())
+    {
+        let name = &wanted.name;
+        let detail = format!(
+            "{left} of an earlier destination is left: remove {name} again (DELETE, with force=true if it has messages), \
+             then create it"
+        );
+        return Err(Problem::new(Code::WrongState, detail));
+    }
     let terms = Terms::new(audit::author(), replaces);
     let defined = match api.store.define_over(wanted, &terms).await {
         Err(error @ StoreError::WrongVersion(_)) => return Ok(Err(error)),

@@ -220,14 +220,15 @@ async fn shards_to_remove(
     name: &DestinationName,
 ) -> Result<Vec<DestinationName>, Problem> {
     let mut all = vec![name.clone()];
-    let known = api.catalog.find(name).await?;
+    let known = api.catalog.refresh(name).await?;
+    let others = (1..SHARDS_MAX).map(|shard| name.of_shard(shard));
     if known.is_some_and(|entry| entry.destination.shards == 1) {
+        all.extend(others.filter(|shard| api.catalog.get(shard.as_str()).is_some()));
         return Ok(all);
     }
-    let others = (1..SHARDS_MAX).map(|shard| name.of_shard(shard));
     let found = others.map(|shard| async move {
-        let entry = api.catalog.refresh(&shard).await?;
-        Ok::<_, Problem>(entry.map(|entry| entry.destination.name.clone()))
+        let is_stored = api.store.is_stored(&shard).await?;
+        Ok::<_, Problem>(is_stored.then_some(shard))
     });
     let found: Vec<_> = stream::iter(found).buffered(LOOKED_UP_AT_ONCE).try_collect().await?;
     all.extend(found.into_iter().flatten());

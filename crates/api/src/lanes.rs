@@ -44,6 +44,9 @@ pub(super) struct Lanes {
 /// A lane that holds messages.
 #[derive(Serialize, ToSchema)]
 struct Lane {
+    /// The shard of the lane, if the destination has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<String>,
     /// The ordering key of the lane; null if the destination is one lane.
     key: Option<String>,
     /// How many messages have not left the lane.
@@ -74,6 +77,7 @@ pub(super) async fn list(
     let scanned = target.api.store.scan_lanes(entry, cursor, limit).await?;
     let now_ms = target.api.store.server_time_ms().await?;
     let shown = |lane: LaneSize| Lane {
+        shard: None,
         key: lane.key,
         pending: lane.pending,
         ready: lane.ready,

@@ -98,7 +98,10 @@ pub(super) async fn replay(
     if let Some(key) = &request.idempotency_key {
         check_text("idempotency_key", key, KEY_BYTES_MAX).map_err(Problem::invalid_field)?;
     }
-    let to = request.to_destination.as_ref().unwrap_or(&source.name).clone();
+    let to = match &request.to_destination {
+        Some(to) if to.as_str() != source.name.base() => to.clone(),
+        _ => source.name.clone(),
+    };
     caller.check(&to)?;
     if to != source.name && (to.shard() > 0 || has_shards(&source.api, &to).await?) {
         let detail = format!(
@@ -245,7 +248,10 @@ fn arrival(
     };
     let position = Position { epoch: entry.epoch, sequence };
     Arrival {
-        idempotency_key: idempotency_key.map(|key| format!("{key}/{}/{sequence}", entry.epoch)),
+        idempotency_key: idempotency_key.map(|key| match source.shard() {
+            0 => format!("{key}/{}/{sequence}", entry.epoch),
+            shard => format!("{key}/{}/{sequence}/{shard}", entry.epoch),
+        }),
         origin: Some(Origin { destination: source.clone(), position }),
         message,
         // A replay has the attempts and the priority of the destination, and no delay.

@@ -253,7 +253,9 @@ async fn numbers(api: &Api, all: &[Arc<CatalogEntry>]) -> (Vec<DestinationStats>
     let (mut items, mut totals) = (Vec::with_capacity(all.len()), Totals::default());
     let mut read = read.into_iter();
     for (entry, shards) in all.iter().zip(shards) {
-        let of_shards: Result<Vec<Stats>, _> = read.by_ref().take(shards.len()).collect();
+        // Collected first: a result that ends at an error would leave numbers of this destination for the next one.
+        let of_shards: Vec<_> = read.by_ref().take(shards.len()).collect();
+        let of_shards: Result<Vec<Stats>, _> = of_shards.into_iter().collect();
         let numbers = Numbers::of(of_shards.map(sum));
         if let Some(stats) = numbers.read() {
             totals = totals.and(stats);

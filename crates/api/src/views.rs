@@ -28,6 +28,9 @@ pub(super) struct Items<T> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = MessageFields)]
 pub(super) struct Common {
+    /// The shard of the message, in lists of a destination with several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<String>,
     sequence: Sequence,
     epoch: u64,
     pub(super) id: String,
@@ -205,6 +208,9 @@ pub(super) struct Unreadable {
 #[derive(Serialize, ToSchema)]
 #[schema(as = GoneMessage)]
 pub(super) struct Gone {
+    /// The shard of the message, in lists of a destination with several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<String>,
     sequence: Sequence,
     epoch: u64,
     pub(super) id: String,
@@ -230,6 +236,7 @@ struct Latency {
 impl Common {
     fn of(message: &Stamped) -> Common {
         Common {
+            shard: None,
             sequence: message.position.sequence,
             epoch: message.position.epoch,
             id: message.message.id.clone(),
@@ -321,6 +328,7 @@ impl Gone {
     /// The view of a log entry.
     pub(super) fn of(sequence: Sequence, entry: &LogEntry, dead_letter: bool) -> Gone {
         Gone {
+            shard: None,
             sequence,
             epoch: entry.epoch,
             id: entry.id.clone(),

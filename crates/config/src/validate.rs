@@ -103,6 +103,14 @@ impl Config {
     }
 
     fn validate_destinations(&self) -> Result<(), ConfigError> {
+        let granted =
+            self.auth.certificates.iter().flat_map(|grant| grant.destinations.iter().flatten());
+        let granted = granted.map(|name| ("auth.certificate: destinations", name));
+        let listening = self.tcp.iter().map(|listener| ("tcp: destination", &listener.destination));
+        if let Some((field, name)) = listening.chain(granted).find(|(_, name)| name.shard() > 0) {
+            let problem = format!("{name} is a shard; name {}", name.base());
+            return Err(invalid(field, problem));
+        }
         let mut names = std::collections::HashSet::new();
         for destination in &self.destinations {
             let name = &destination.name;

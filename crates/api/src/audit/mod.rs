@@ -17,8 +17,8 @@ use http_server::{invalid::Location, openapi_responses, principal::Principal, pr
 use store::AuditId;
 
 pub(super) use entry::Entry;
+pub(super) use record::{Action, affected, author, current, dry_run, target};
 pub use record::{Recorder, record_of_file};
-pub(super) use record::{affected, author, current, dry_run, target};
 
 /// The most entries that one call to Redis reads.
 const AT_ONCE: usize = 1_000;
@@ -50,8 +50,10 @@ impl Listing {
     fn takes(&self, entry: &Entry) -> bool {
         self.actor.as_deref().is_none_or(|actor| entry.is_of(actor))
             && self.action.as_deref().is_none_or(|action| action == entry.action)
-            && (self.destination.as_ref())
-                .is_none_or(|name| entry.destination.as_deref() == Some(name.as_str()))
+            && self.destination.as_ref().is_none_or(|name| {
+                let of = entry.destination.as_deref().unwrap_or_default();
+                of == name.as_str() || of.split('~').next() == Some(name.as_str())
+            })
     }
 }
 

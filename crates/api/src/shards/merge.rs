@@ -12,13 +12,13 @@ const COUNTS: [&str; 7] =
     ["matched", "affected", "failed", "withdrawing", "gone", "duplicates", "without_body"];
 
 /// The answers together: counts are sums, lists follow each other. What means one shard alone is left out.
-pub(super) fn merged(destination: &str, answers: Vec<Answer>) -> Value {
-    let with_shard = |Answer { shard, mut json, .. }: Answer| {
+pub(super) fn merged(destination: &str, answers: &mut [Answer]) -> Value {
+    let with_shard = |Answer { shard, json, .. }: &mut Answer| {
         let moved = json.get_mut("deliveries").and_then(Value::as_array_mut);
         moved.into_iter().flatten().for_each(|one| one["shard"] = json!(shard.shard_in_paths()));
-        json
+        json.clone()
     };
-    let whole = answers.into_iter().map(with_shard).reduce(both).unwrap_or_default();
+    let whole = answers.iter_mut().map(with_shard).reduce(both).unwrap_or_default();
     let Value::Object(mut fields) = whole else { return whole };
     fields.retain(|name, _| !name.ends_with("_sequence"));
     if fields.contains_key("destination") {
@@ -71,10 +71,14 @@ fn worse(one: Value, other: Value) -> Value {
     if rank(&other) < rank(&one) { other } else { one }
 }
 
-/// The answer of the shard whose head is the oldest.
+/// The answer of the shard whose head cannot be read, or else is the oldest.
 pub(super) fn oldest(answers: Vec<Answer>) -> Value {
-    let age = |answer: &Answer| answer.json["head"]["age_ms"].as_u64();
-    let oldest = answers.into_iter().max_by_key(age);
+    let rank = |Answer { json, .. }: &Answer| {
+        let is_quiet = json["cause"] == "nothing" || json["cause"] == "draining";
+        let is_unread = json["head"].is_null() && !is_quiet;
+        (is_unread, json["head"]["age_ms"].as_u64())
+    };
+    let oldest = answers.into_iter().max_by_key(rank);
     let Some(Answer { shard, mut json, .. }) = oldest else { return Value::Null };
     json["shard"] = json!(shard.shard_in_paths());
     json

@@ -1,7 +1,10 @@
 //! Requests to a destination with several shards. A layer makes the request to each shard, as if it were a destination
 //! of its own, and merges the answers. So no handler has to know of shards.
 
+mod ended;
+mod how;
 mod merge;
+mod names;
 
 use std::{ops::Range, sync::Arc};
 
@@ -20,55 +23,14 @@ use tower::ServiceExt;
 use super::{Api, RequestId, audit, bulk};
 use domain::{DestinationName, Ordering};
 use formats::code::Code;
+use how::{How, changes_definition};
 use http_server::{client_connection::ClientConnection, principal::Principal, problem::Problem};
-use merge::{merged, oldest};
+use merge::oldest;
+pub(super) use names::with_shards;
 use store::CatalogEntry;
 
 /// The most bytes of one shard's answer.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-
-/// How a route treats the shards of its destination.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
-    /// The first shard alone, which has the definition; or the route reads the shards itself.
-    First,
-    /// A list: the pages of one shard after the other.
-    Pages,
-    /// All shards together. Shards that do not know the operation do not count.
-    All,
-    /// One message, in whichever shard it is.
-    Message,
-    /// The lane that has waited longest.
-    Oldest,
-    /// One lane or consumer of one shard.
-    One,
-}
-
-impl How {
-    fn of(method: &Method, path: &str) -> How {
-        let Some(path) = path.strip_prefix("/v1/destinations/{destination}") else {
-            return How::First;
-        };
-        let is_get = method == Method::GET || method == Method::HEAD;
-        match path {
-            "/messages" | "/dead-letters" | "/log" | "/lanes" | "/operations" if is_get => {
-                How::Pages
-            }
-            "/why" => How::Oldest,
-            "/messages" | "/messages/by-id/{id}" => How::Message,
-            "/operations/{id}"
-            | "/operations/{id}/cancel"
-            | "/run-now"
-            | "/purge"
-            | "/repair"
-            | "/retry-head" => How::All,
-            "/dead-letters/redrive" | "/dead-letters/discard" | "/replay" => How::All,
-            "/skip-head" | "/consume" => How::One,
-            // With a sequence, the name of a destination is that of its first shard, as in answers and deliveries.
-            _ => How::First,
-        }
-    }
-}
 
 /// The path of a request names one shard of its destination.
 #[derive(Clone, Copy)]
@@ -88,6 +50,8 @@ struct Spreading {
     first: Arc<CatalogEntry>,
     parts: Parts,
     body: Bytes,
+    /// The body as JSON; null if it is not JSON.
+    object: Value,
 }
 
 /// Passes a request on, or makes it to the shards of its destination.
@@ -123,15 +87,9 @@ pub(super) async fn spread(
     let Ok(body) = axum::body::to_bytes(body, max).await else {
         return Problem::body_too_large(max).into_response();
     };
-    let spreading = Spreading { spread, first, parts, body };
+    let object = serde_json::from_slice(&body).unwrap_or_default();
+    let spreading = Spreading { spread, first, parts, body, object };
     spreading.answer(how).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-/// True if a request changes the definition of a destination, or pauses it.
-fn changes_definition(method: &Method, path: &str) -> bool {
-    let path = path.strip_prefix("/v1/destinations/{destination}");
-    let is_read = method == Method::GET || method == Method::HEAD;
-    !is_read && matches!(path, Some("" | "/pause" | "/resume" | "/restore" | "/rollback"))
 }
 
 /// The answer of a shard.
@@ -152,32 +110,90 @@ impl Spreading {
                 None => self.page(0..shards).await,
             };
         }
-        if let Some(shard) = of_key {
-            return self.of_shard(&shard).await;
+        if how == How::Message {
+            return self.message(of_key).await;
         }
-        let is_one_head = self.parts.uri.path().ends_with("/retry-head") && !self.wants_all();
-        if how == How::One || is_one_head || self.names_sequences() {
-            return Err(self.which_shard());
-        }
-        match how {
-            How::Oldest => Ok(Json(oldest(self.all(None).await?)).into_response()),
-            How::Message => self.message().await,
-            How::All | How::One | How::First | How::Pages => {
-                let id = bulk::new_id();
-                let answers = self.all(Some(id.clone())).await?;
-                let status = answers.iter().map(|answer| answer.status).max().unwrap_or_default();
-                let merged = merged(self.first.destination.name.as_str(), answers);
-                if merged["id"] == id {
-                    self.note_operation(&merged).await;
-                }
-                let location = (status == StatusCode::ACCEPTED).then(|| {
-                    let id = merged.get("id").and_then(Value::as_str).unwrap_or_default();
-                    let name = &self.first.destination.name;
-                    [(header::LOCATION, format!("/v1/destinations/{name}/operations/{id}"))]
+        let path = self.path();
+        let is_one_head = path == "retry-head" && self.object["all"] != true;
+        match of_key.filter(|_| path != "consume") {
+            Some(shard) => self.of_shard(&shard).await,
+            None if how == How::One || is_one_head || self.names_sequences() => {
+                Err(self.which_shard())
+            }
+            None if how == How::Oldest => {
+                let (answers, refused) = self.all(bulk::new_id()).await;
+                refused.map_or(Ok(Json(oldest(answers)).into_response()), Err)
+            }
+            None if path.starts_with("operations/") => {
+                let (answers, refused) = self.all(bulk::new_id()).await;
+                let refused = refused.filter(|problem| {
+                    answers.is_empty() || problem.status != StatusCode::NOT_FOUND
                 });
-                Ok((status, location, Json(merged)).into_response())
+                refused.map_or_else(|| Ok(self.merged(answers)), Err)
+            }
+            None => self.operate().await,
+        }
+    }
+
+    /// The path below the destination, without its first slash.
+    fn path(&self) -> &str {
+        // The path is /v1/destinations/{destination}/…
+        self.parts.uri.path().splitn(5, '/').nth(4).unwrap_or_default()
+    }
+
+    /// Runs a bulk operation on all shards, and answers with the sum.
+    async fn operate(&self) -> Result<Response, Problem> {
+        let (id, action) = (bulk::new_id(), audit::current());
+        let is_dry = self.object["dry_run"] == true;
+        if let Some(action) = &action {
+            action.operation_begins(&id, is_dry).await;
+        }
+        let (mut answers, mut refused) = self.all(id.clone()).await;
+        if let Some(problem) = &mut refused {
+            // What a shard did before it failed counts, too.
+            let name = self.first.destination.name.clone();
+            let failed = problem.more.remove("operation");
+            let status = problem.status;
+            answers.extend(failed.map(|json| Answer { shard: name.clone(), status, json }));
+            let mut sum = merge::merged(name.as_str(), &mut answers);
+            sum["state"] = json!("failed");
+            problem.more.insert("operation".to_owned(), sum);
+        }
+        let sum = merge::merged(self.first.destination.name.as_str(), &mut answers);
+        if let Some(action) = action {
+            let affected = sum["affected"].as_u64().filter(|_| !is_dry).unwrap_or_default();
+            match (&refused, sum["state"].as_str()) {
+                (None, Some("running")) => self.note_end(action, id),
+                (None, state) => {
+                    action.operation_ended(state.unwrap_or_default().to_owned(), affected).await;
+                }
+                (Some(_), _) => action.operation_ended("failed".to_owned(), affected).await,
             }
         }
+        refused.map_or_else(|| Ok(self.merged(answers)), Err)
+    }
+
+    /// The answers of shards as one.
+    fn merged(&self, mut answers: Vec<Answer>) -> Response {
+        let status = answers.iter().map(|answer| answer.status).max().unwrap_or_default();
+        let name = &self.first.destination.name;
+        let sum = merge::merged(name.as_str(), &mut answers);
+        let location = (status == StatusCode::ACCEPTED).then(|| {
+            let id = sum["id"].as_str().unwrap_or_default();
+            [(header::LOCATION, format!("/v1/destinations/{name}/operations/{id}"))]
+        });
+        (status, location, Json(sum)).into_response()
+    }
+
+    /// Records how an operation on all shards ends, once it has ended.
+    fn note_end(&self, action: Arc<audit::Action>, id: String) {
+        let (api, first) = (self.spread.api.clone(), self.first.clone());
+        self.spread.api.tasks.spawn(async move {
+            let ended = ended::ended(&api, first.destination.shard_names(), &id).await;
+            if let Some((state, affected)) = ended {
+                action.operation_ended(state, affected).await;
+            }
+        });
     }
 
     /// The ordering key that the request names: its lane is in one shard. Without ordering, an idempotency key names
@@ -186,16 +202,9 @@ impl Spreading {
         match self.first.destination.ordering {
             Ordering::None => self.parameter("idempotency_key"),
             Ordering::Key | Ordering::Destination => {
-                let object: Value = serde_json::from_slice(&self.body).unwrap_or_default();
-                self.parameter("key").or_else(|| Some(object["key"].as_str()?.to_owned()))
+                self.parameter("key").or_else(|| Some(self.object["key"].as_str()?.to_owned()))
             }
         }
-    }
-
-    /// True if the request concerns all heads.
-    fn wants_all(&self) -> bool {
-        let object: Value = serde_json::from_slice(&self.body).unwrap_or_default();
-        object["all"] == true
     }
 
     fn parameter(&self, wanted: &str) -> Option<String> {
@@ -207,15 +216,14 @@ impl Spreading {
     /// True if the request names sequences: each shard counts its own.
     fn names_sequences(&self) -> bool {
         let query = self.parts.uri.query().unwrap_or_default();
-        let object: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let in_object = |object: &Value| {
             object
                 .as_object()
                 .is_some_and(|fields| fields.keys().any(|name| name.contains("sequence")))
         };
         url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name.contains("sequence"))
-            || in_object(&object)
-            || object.get("filter").is_some_and(in_object)
+            || in_object(&self.object)
+            || self.object.get("filter").is_some_and(in_object)
     }
 
     fn which_shard(&self) -> Problem {
@@ -230,52 +238,35 @@ impl Spreading {
 
     /// Makes the request to one shard.
     async fn of_shard(&self, shard: &DestinationName) -> Result<Response, Problem> {
-        let request = self.request(shard, self.parts.uri.query())?;
+        let request = self.request(shard, self.parts.uri.query(), self.body.clone())?;
         Ok(self.spread.routes.clone().oneshot(request).await.into_response())
     }
 
-    /// The message of whichever shard knows it.
-    async fn message(&self) -> Result<Response, Problem> {
-        let mut unknown = None;
-        for shard in self.first.destination.shard_names() {
-            match read(shard.clone(), self.of_shard(&shard).await?).await {
-                Ok(Answer { status, mut json, .. }) => {
-                    json["shard"] = json!(shard.shard_in_paths());
-                    return Ok((status, Json(json)).into_response());
+    /// The message of whichever shard knows it; `likely` is asked first.
+    async fn message(&self, likely: Option<DestinationName>) -> Result<Response, Problem> {
+        let mut last = self.which_shard();
+        for shard in likely.into_iter().chain(self.first.destination.shard_names()) {
+            let response = self.of_shard(&shard).await?;
+            match problem_of(&shard, &response) {
+                None => return with_shard(response, &shard).await,
+                // A shard that does not answer may have the message.
+                Some(problem)
+                    if last.status != StatusCode::NOT_FOUND && last.code.is_temporary() =>
+                {
+                    last = if problem.code.is_temporary() { problem } else { last };
                 }
-                Err(problem) if problem.status == StatusCode::NOT_FOUND => unknown = Some(problem),
-                Err(problem) => return Err(problem),
+                Some(problem) => last = problem,
             }
         }
-        Err(unknown.unwrap_or_else(|| self.which_shard()))
+        Err(last)
     }
 
-    /// Records an operation on all shards in the audit log: that it runs, and how it ends.
-    async fn note_operation(&self, operation: &Value) {
-        let Some(action) = audit::current() else { return };
-        let text = |field: &str| operation[field].as_str().unwrap_or_default().to_owned();
-        action.operation_begins(&text("id"), operation["dry_run"] == true).await;
-        if operation["state"] != "running" {
-            let affected = operation["affected"].as_u64().filter(|_| operation["dry_run"] != true);
-            return action.operation_ended(text("state"), affected.unwrap_or_default()).await;
-        }
-        let (shards, name) = (self.first.clone(), self.first.destination.name.clone());
-        let (api, id) = (self.spread.api.clone(), text("id"));
-        self.spread.api.tasks.spawn(async move {
-            let ended = bulk::ended(&api, shards.destination.shard_names(), &id).await;
-            if let Some((state, affected)) = ended {
-                action.operation_ended(state, affected).await;
-            }
-            tracing::debug!(destination = %name, id, "an operation on all shards has ended");
-        });
-    }
-
-    /// Makes the request to all shards at once. Returns their answers, in the order of the shards, or the first refusal.
-    /// `operation`: the id that the operations of all shards get.
-    async fn all(&self, operation: Option<String>) -> Result<Vec<Answer>, Problem> {
-        let operation = operation.unwrap_or_else(bulk::new_id);
+    /// Makes the request to all shards at once. Returns their answers, in the order of the shards, and the first
+    /// refusal. `operation`: the id that the operations of all shards get.
+    async fn all(&self, operation: String) -> (Vec<Answer>, Option<Problem>) {
+        let body = self.body_of_each();
         let requests = self.first.destination.shard_names().map(|shard| {
-            let request = self.request(&shard, self.parts.uri.query());
+            let request = self.request(&shard, self.parts.uri.query(), body.clone());
             let (routes, operation) = (self.spread.routes.clone(), operation.clone());
             async move {
                 // In a task of its own: there the audit log has no current action. It gets one entry, for all shards.
@@ -284,19 +275,29 @@ impl Spreading {
                 read(shard, response.into_response()).await
             }
         });
-        let answers = join_all(requests).await;
-        let (mut known, mut refused, mut unknown) = (Vec::new(), None, None);
-        for answer in answers {
+        let (mut answers, mut refused) = (Vec::new(), None::<Problem>);
+        for answer in join_all(requests).await {
             match answer {
-                Ok(answer) => known.push(answer),
-                Err(problem) if problem.status == StatusCode::NOT_FOUND => unknown = Some(problem),
-                Err(problem) => refused = refused.or(Some(problem)),
+                Ok(answer) => answers.push(answer),
+                Err(problem) => {
+                    let is_first = refused.as_ref().is_none_or(|first| {
+                        first.status == StatusCode::NOT_FOUND && problem.status != first.status
+                    });
+                    refused = if is_first { Some(problem) } else { refused };
+                }
             }
         }
-        match refused.or(unknown.filter(|_| known.is_empty())) {
-            Some(problem) => Err(problem),
-            None => Ok(known),
-        }
+        (answers, refused)
+    }
+
+    /// The body for each shard, which has an equal part of the rate, at least 1.
+    fn body_of_each(&self) -> Bytes {
+        let Some(rate) = self.object["rate_per_second"].as_u64().filter(|rate| *rate > 0) else {
+            return self.body.clone();
+        };
+        let mut object = self.object.clone();
+        object["rate_per_second"] = json!(rate.div_ceil(self.first.destination.shards.into()));
+        object.to_string().into()
     }
 
     /// A page of a list of these shards: that of the shard in the cursor, or of the next one that is not empty.
@@ -313,7 +314,7 @@ impl Spreading {
         for number in first.max(shards.start)..shards.end {
             let shard = self.first.destination.name.of_shard(number);
             let query = self.query_with(inner.take());
-            let request = self.request(&shard, Some(&query))?;
+            let request = self.request(&shard, Some(&query), self.body.clone())?;
             let response = self.spread.routes.clone().oneshot(request).await.into_response();
             let mut json = read(shard, response).await?.json;
             let is_last = number + 1 == shards.end;
@@ -348,19 +349,24 @@ impl Spreading {
     }
 
     /// The request, to a shard.
-    fn request(&self, shard: &DestinationName, query: Option<&str>) -> Result<Request, Problem> {
-        // The path is /v1/destinations/{destination}/…
-        let path = self.parts.uri.path().splitn(5, '/').nth(4).unwrap_or_default();
+    fn request(
+        &self,
+        shard: &DestinationName,
+        query: Option<&str>,
+        body: Bytes,
+    ) -> Result<Request, Problem> {
+        let path = self.path();
         let query = query.filter(|query| !query.is_empty());
         let query = query.map(|query| format!("?{query}")).unwrap_or_default();
         let uri: Result<Uri, _> = format!("/v1/destinations/{shard}/{path}{query}").parse();
         let uri = uri.map_err(|error| Problem::invalid_parameter(error.to_string()))?;
-        let mut request = Request::new(Body::from(self.body.clone()));
+        let mut request = Request::new(Body::from(body));
         // The answer to HEAD has no body to merge.
         let is_head = self.parts.method == Method::HEAD;
         *request.method_mut() = if is_head { Method::GET } else { self.parts.method.clone() };
         *request.uri_mut() = uri;
         *request.headers_mut() = self.parts.headers.clone();
+        request.headers_mut().remove(header::CONTENT_LENGTH);
         // The rest of the extensions belongs to the route of the first request.
         let (extensions, of_shard) = (&self.parts.extensions, request.extensions_mut());
         extensions.get::<Principal>().cloned().map(|caller| of_shard.insert(caller));
@@ -370,16 +376,35 @@ impl Spreading {
     }
 }
 
+/// The problem that a shard answered.
+fn problem_of(shard: &DestinationName, response: &Response) -> Option<Problem> {
+    let mut problem = response.extensions().get::<Problem>().cloned()?;
+    problem.more.insert("shard".to_owned(), json!(shard.shard_in_paths()));
+    Some(problem)
+}
+
 /// Reads the answer of a shard.
 async fn read(shard: DestinationName, response: Response) -> Result<Answer, Problem> {
-    if let Some(mut problem) = response.extensions().get::<Problem>().cloned() {
-        problem.more.insert("shard".to_owned(), json!(shard.shard_in_paths()));
+    if let Some(problem) = problem_of(&shard, &response) {
         return Err(problem);
     }
     let status = response.status();
-    let unreadable = |error: String| Problem::new(Code::Unreadable, error);
-    let body = axum::body::to_bytes(response.into_body(), ANSWER_BYTES_MAX).await;
-    let body = body.map_err(|error| unreadable(error.to_string()))?;
-    let json = serde_json::from_slice(&body).map_err(|error| unreadable(error.to_string()))?;
+    let body = bytes_of(response).await?;
+    let json = serde_json::from_slice(&body)
+        .map_err(|error| Problem::new(Code::Unreadable, error.to_string()))?;
     Ok(Answer { shard, status, json })
+}
+
+async fn bytes_of(response: Response) -> Result<Bytes, Problem> {
+    let body = axum::body::to_bytes(response.into_body(), ANSWER_BYTES_MAX).await;
+    body.map_err(|error| Problem::new(Code::Unreadable, error.to_string()))
+}
+
+/// The answer of a shard with its name. The rest is not parsed: the body of a message must stay as it is.
+async fn with_shard(response: Response, shard: &DestinationName) -> Result<Response, Problem> {
+    let (status, body) = (response.status(), bytes_of(response).await?);
+    let rest = body.strip_prefix(b"{").unwrap_or_default();
+    let shard = format!("{{\"shard\":\"{}\",", shard.shard_in_paths());
+    let body = Body::from([shard.as_bytes(), rest].concat());
+    Ok((status, [(header::CONTENT_TYPE, "application/json")], body).into_response())
 }

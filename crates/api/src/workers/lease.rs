@@ -26,7 +26,7 @@ use super::{
     one,
     waiter_queue::WaiterTicket,
 };
-use crate::{Api, draining, read_json, views::rfc3339};
+use crate::{Api, draining, read_json, shards::with_shards, views::rfc3339};
 use domain::{
     AttemptError, DestinationName, LeaseToken, Message, Stamped, Transform, WorkerName,
     trace::TRACEPARENT,
@@ -150,7 +150,7 @@ pub(crate) async fn lease(
     request.check()?;
     caller.check_all(&request.destinations)?;
     let _share = if request.wait_ms > 0 { waits.take(&caller, WAITS)? } else { None };
-    request.name_shards(&api).await?;
+    request.destinations = with_shards(&api, &request.destinations, request.min).await?;
     let named: HashSet<_> = request.destinations.iter().cloned().collect();
     // A request that waits for at least two messages must not block requests that take any number.
     let stands_in_line = request.wait_ms > 0 && request.min == 1;
@@ -200,28 +200,6 @@ pub(crate) async fn lease(
 }
 
 impl LeaseRequest {
-    /// Names the shards of each destination, each once.
-    async fn name_shards(&mut self, api: &Api) -> Result<(), Problem> {
-        let mut all = Vec::with_capacity(self.destinations.len());
-        let mut named = HashSet::new();
-        for name in &self.destinations {
-            let entry = find(api, name).await?;
-            let shards = match name.shard() {
-                0 => entry.destination.shard_names().collect(),
-                _ => vec![name.clone()],
-            };
-            if shards.len() > 1 && self.min > 1 {
-                let detail = format!(
-                    "min: more than 1 is not possible with the shards of {name}; leave min out"
-                );
-                return Err(Problem::invalid_field(detail));
-            }
-            all.extend(shards.into_iter().filter(|shard| named.insert(shard.clone())));
-        }
-        self.destinations = all;
-        Ok(())
-    }
-
     /// How often to poll without a wake-up. A wake-up announces the first waiting message, not the message that
     /// completes `min`.
     fn poll(&self) -> Duration {

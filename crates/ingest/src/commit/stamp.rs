@@ -155,8 +155,21 @@ impl Stamping {
                     let name = &entry.destination.name;
                     let refreshed = self.catalog.refresh(name).await;
                     let refreshed = refreshed.map_err(|error| refusal(&error))?;
-                    let unknown = || Refusal::UnknownDestination(name.to_string());
-                    *entry = refreshed.ok_or_else(unknown)?;
+                    let is_shard = entry.destination.shards > 1;
+                    let Some(fresh) = refreshed else {
+                        let unknown = Refusal::UnknownDestination(name.to_string());
+                        return Err(if is_shard { Refusal::RedisUnavailable } else { unknown });
+                    };
+                    let of = |entry: &CatalogEntry| {
+                        (entry.destination.shards, entry.destination.ordering)
+                    };
+                    if (is_shard || fresh.destination.shards > 1) && of(&fresh) != of(entry) {
+                        // These arrivals may belong to another shard now. The next attempt finds it.
+                        let first = self.catalog.refresh(&name.of_shard(0)).await;
+                        first.map_err(|error| refusal(&error))?;
+                        return Err(Refusal::RedisUnavailable);
+                    }
+                    *entry = fresh;
                 }
                 Err(error) => return Err(refusal(&error)),
             }

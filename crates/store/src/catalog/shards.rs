@@ -43,6 +43,9 @@ impl Catalog {
             let Some(entry) = self.refresh(&first).await? else {
                 return self.take_back(entry.definition()).await;
             };
+            if shard.shard() >= entry.definition().shards {
+                break;
+            }
             let completed = self.complete_shard(&shard, &entry, by).await;
             done = done.and(completed);
         }
@@ -72,10 +75,13 @@ impl Catalog {
         defined.map(drop).and(paused.map(drop))
     }
 
-    /// Removes the shards that were defined while somebody removed their destination. They are empty: ingest knows
-    /// no such destination.
+    /// Removes the shards that were defined while somebody removed their destination, unless they have messages or
+    /// there is a new first shard.
     async fn take_back(&self, definition: &Destination) -> Result<(), StoreError> {
         for shard in definition.shard_names().skip(1) {
+            if self.refresh(&definition.name).await?.is_some() {
+                return Ok(());
+            }
             match self.store.delete_destination(&shard, false).await {
                 Ok(_) | Err(StoreError::UnknownDestination) => {}
                 Err(error) => return Err(error),
@@ -186,7 +192,9 @@ impl Store {
             return Ok(());
         }
         for one in &stored {
-            if first.is_none() || one.shards != count {
+            // Shards that are like the wanted ones stay if Redis has lost the definition of the first.
+            let is_other = one.ordering != ordering_text(wanted.ordering);
+            if one.shards != count || first.is_none() && is_other {
                 let name = &wanted.name;
                 return Err(StoreError::WrongState(format!(
                     "{} of an earlier destination is left: remove {name} again (DELETE, with force=true if it has \
@@ -202,6 +210,12 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// True if the partition of a destination, or of a shard, holds it, also if its removal has begun.
+    pub async fn is_stored(&self, name: &DestinationName) -> Result<bool, StoreError> {
+        let hash = self.keys().destination(name).hash();
+        Ok(self.ask::<u64>(&Cmd::hexists(hash, "version")).await? > 0)
     }
 
     async fn stored_shard(&self, name: DestinationName) -> Result<Option<StoredShard>, StoreError> {

@@ -129,6 +129,7 @@ impl Stats {
                 None => self.attention.push(one),
             }
         }
+        self.attention.sort_by_key(|one| one.cause);
         self.damaged.extend(other.damaged);
         self.heads.extend(other.heads);
         self.heads.sort_by_key(|head| std::cmp::Reverse(head.age_ms));
