@@ -61,8 +61,8 @@ for _ = 2, versions_max do
 end
 kept = version .. ' ' .. text(now) .. ' ' .. note .. '\n' .. string.sub(kept, 1, upto)
 redis.call('HSET', key_destination, 'version', version, 'definition', new_definition, 'ordering', ordering,
-  'claimers', claimers, 'processing', processing, 'stalls_max', stalls_max, 'delivery', delivery, 'versions', kept,
-  'shards', shards)
+  'claimers', claimers, 'processing', processing, 'stalls_max', stalls_max, 'delivery', delivery, 'versions', kept)
+if shards ~= '1' then redis.call('HSET', key_destination, 'shards', shards) end
 if file_forms ~= '' then redis.call('HSET', key_destination, 'file_forms', file_forms) end
 if not definition[1] then redis.call('HSET', key_destination, 'born', born) end
 if definition[3] ~= ordering then

@@ -220,14 +220,21 @@ async fn shards_to_remove(
     name: &DestinationName,
 ) -> Result<Vec<DestinationName>, Problem> {
     let mut all = vec![name.clone()];
-    let known = api.catalog.refresh(name).await?;
+    // A removal must succeed whatever is damaged.
+    let known = match api.catalog.refresh(name).await {
+        Err(error) if error.is_damage() => api.catalog.get(name.as_str()),
+        known => known?,
+    };
     let others = (1..SHARDS_MAX).map(|shard| name.of_shard(shard));
     if known.is_some_and(|entry| entry.destination.shards == 1) {
         all.extend(others.filter(|shard| api.catalog.get(shard.as_str()).is_some()));
         return Ok(all);
     }
     let found = others.map(|shard| async move {
-        let is_stored = api.store.is_stored(&shard).await?;
+        let is_stored = match api.store.is_stored(&shard).await {
+            Err(error) if error.is_damage() => true,
+            is_stored => is_stored?,
+        };
         Ok::<_, Problem>(is_stored.then_some(shard))
     });
     let found: Vec<_> = stream::iter(found).buffered(LOOKED_UP_AT_ONCE).try_collect().await?;
