@@ -12,17 +12,14 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use bytes::Bytes;
 use config::Config;
-use domain::{Destination, Framing, Ordering as Lanes};
-use formats::FrameCodec;
-use futures::{SinkExt, StreamExt};
+use domain::{Destination, Ordering as Lanes};
 use indicatif::{ProgressBar, ProgressStyle};
 use redis::AsyncCommands;
 use redis_client::embedded::EmbeddedRedis;
 use reseq::{Reseq, Role};
+use reseq_testing::support::receiver::count_lines;
 use tokio::net::TcpListener;
-use tokio_util::codec::Framed;
 
 /// Messages in one request.
 const BATCH: u64 = 2_000;
@@ -46,7 +43,7 @@ async fn main() -> anyhow::Result<()> {
         Destination::new("keys".parse()?, format!("tcp://{}", receiver.local_addr()?));
     destination.ordering = Lanes::Key;
     destination.backlog_max = 2 * count;
-    tokio::spawn(receive(receiver, received.clone()));
+    tokio::spawn(count_lines(receiver, received.clone()));
 
     let mut config = Config { destinations: vec![destination], ..Config::default() };
     config.http.listen = "127.0.0.1:0".parse()?;
@@ -100,23 +97,6 @@ async fn main() -> anyhow::Result<()> {
     ensure!(after.keys <= before.keys, "keys are left over");
     ensure!(after.dataset <= before.dataset + 4 * 1024 * 1024, "memory is left over");
     Ok(())
-}
-
-/// Accepts frames, counts them, and answers OK.
-async fn receive(listener: TcpListener, received: Arc<AtomicU64>) {
-    while let Ok((stream, _)) = listener.accept().await {
-        let received = received.clone();
-        let _ = stream.set_nodelay(true);
-        tokio::spawn(async move {
-            let mut frames = Framed::new(stream, FrameCodec::new(Framing::Lines, 1 << 20));
-            while let Some(Ok(_)) = frames.next().await {
-                received.fetch_add(1, Ordering::Relaxed);
-                if frames.send(Bytes::from_static(b"OK")).await.is_err() {
-                    return;
-                }
-            }
-        });
-    }
 }
 
 async fn send(url: &str, from: u64, to: u64) -> anyhow::Result<()> {

@@ -14,15 +14,11 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use bytes::Bytes;
 use config::Config;
-use domain::{Destination, Framing, Ordering as Lanes, Stamped, TransformKind};
-use formats::FrameCodec;
-use futures::{SinkExt, StreamExt};
+use domain::{Destination, Ordering as Lanes, Stamped, TransformKind};
 use reseq::{Failure, Output, Reseq, Running, Transform};
-use reseq_testing::support::cluster::TestCluster;
+use reseq_testing::support::{cluster::TestCluster, receiver::count_lines};
 use tokio::net::TcpListener;
-use tokio_util::codec::Framed;
 
 /// Messages in one request.
 const BATCH: u64 = 2_000;
@@ -50,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
     let received = Arc::new(AtomicU64::new(0));
     let receiver = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("tcp://{}", receiver.local_addr()?);
-    tokio::spawn(receive(receiver, received.clone()));
+    tokio::spawn(count_lines(receiver, received.clone()));
 
     println!(
         "CPU of the main thread of each primary, in µs per message; {count} messages, each on a key of its own"
@@ -89,23 +85,6 @@ async fn main() -> anyhow::Result<()> {
     }
     println!("busiest primary with shards / without: {:.2}", busiest[1] / busiest[0]);
     Ok(())
-}
-
-/// Accepts frames, counts them, and answers OK.
-async fn receive(listener: TcpListener, received: Arc<AtomicU64>) {
-    while let Ok((stream, _)) = listener.accept().await {
-        let received = received.clone();
-        let _ = stream.set_nodelay(true);
-        tokio::spawn(async move {
-            let mut frames = Framed::new(stream, FrameCodec::new(Framing::Lines, 1 << 20));
-            while let Some(Ok(_)) = frames.next().await {
-                received.fetch_add(1, Ordering::Relaxed);
-                if frames.send(Bytes::from_static(b"OK")).await.is_err() {
-                    return;
-                }
-            }
-        });
-    }
 }
 
 async fn delivered(received: &AtomicU64, count: u64) {

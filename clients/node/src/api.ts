@@ -3413,6 +3413,8 @@ export interface components {
         TransformKind: "none" | "http" | "worker" | "jq" | "native";
         /** @description A log entry that cannot be read. */
         Unreadable: {
+            /** @description The shard of the message, in lists of a destination with several. */
+            shard?: string | null;
             /** Format: int64 */
             sequence: number;
             /** @description The reason why the entry cannot be read. */

@@ -30,10 +30,9 @@ use domain::{
     merge_patch::merge,
     name::SHARDS_MAX,
 };
-use formats::code::Code;
 use http_server::{openapi_responses, problem::Problem};
 use outbound::outgoing::OutgoingError;
-use store::{CatalogEntry, Replaces, StoreError, Terms};
+use store::{CatalogEntry, Replaces, StoreError, Terms, left_over};
 
 /// How many times a change is tried again because the definition has changed meanwhile.
 const STALE_MAX: usize = 5;
@@ -271,21 +270,16 @@ pub(super) async fn stored(
     let mut beyond = (wanted.shards..SHARDS_MAX).map(|shard| wanted.name.of_shard(shard));
     if let Some(left) = beyond.find(|shard| is_settled && api.catalog.get(shard.as_str()).is_some())
     {
-        let name = &wanted.name;
-        let detail = format!(
-            "{left} of an earlier destination is left: remove {name} again (DELETE, with force=true if it has messages), \
-             then create it"
-        );
-        return Err(Problem::new(Code::WrongState, detail));
+        return Err(left_over(&left).into());
     }
     let terms = Terms::new(audit::author(), replaces);
     let defined = match api.store.define_over(wanted, &terms).await {
         Err(error @ StoreError::WrongVersion(_)) => return Ok(Err(error)),
         defined => defined?,
     };
-    api.catalog.complete_shards(&wanted.name, &audit::author()).await?;
     let entry = api.catalog.refresh(&wanted.name).await?;
     let entry = entry.ok_or_else(|| Problem::unknown_destination(wanted.name.as_str()))?;
+    api.catalog.complete_shards(&entry, &audit::author()).await?;
     api.in_file.note_defined(wanted);
     let status = if defined.created { StatusCode::CREATED } else { StatusCode::OK };
     Ok(Ok((status, View::of(api, &entry).response()).into_response()))

@@ -75,8 +75,8 @@ async fn set_paused(
     let [ingest, processing, delivery] = [What::Ingest, What::Processing, What::Delivery].map(set);
     let (store, name) = (&target.api.store, &target.name);
     let (paused, _) = store.pause(name, ingest, processing, delivery).await?;
-    target.api.catalog.complete_shards(name, &audit::author()).await?;
     target.refresh().await?;
+    target.api.catalog.complete_shards(target.entry(), &audit::author()).await?;
     Ok(Json(PauseState { paused }))
 }
 

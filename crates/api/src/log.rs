@@ -91,7 +91,7 @@ pub(super) async fn log(
             let dead = letters_among(&target, &found).await?;
             items.extend(found.into_iter().map(|(sequence, entry)| match entry {
                 Ok(entry) => Left::Gone(Gone::of(sequence, &entry, dead.contains(&sequence))),
-                Err(damaged) => Left::Damaged(Unreadable { sequence, damaged }),
+                Err(damaged) => Left::Damaged(Unreadable { shard: None, sequence, damaged }),
             }));
         }
         if before.is_none() || items.len() >= limit || count >= LOOKED_AT_MAX {

@@ -199,6 +199,9 @@ pub(super) enum Left {
 /// A log entry that cannot be read.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Unreadable {
+    /// The shard of the message, in lists of a destination with several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shard: Option<String>,
     pub(super) sequence: Sequence,
     /// The reason why the entry cannot be read.
     pub(super) damaged: String,

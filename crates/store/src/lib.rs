@@ -58,7 +58,7 @@ use tokio::time::Instant;
 
 pub use catalog::{
     Catalog, CatalogToken, CatalogTopic, Changed, ChangedNames, FromFile, InFile, OlderPod, Round,
-    SecretsFound, Watch,
+    SecretsFound, Watch, left_over,
 };
 pub use chunks::chunks_by_size;
 pub use damage::Damaged;

@@ -6,7 +6,7 @@ import { tab } from "./router.ts";
 import { ShardSign } from "./shards.tsx";
 import { Button, Chip, Empty, ErrorNotice, Panel, Table, useAction } from "./ui.tsx";
 
-type Lane = Schema["Lane"] & { shard?: string };
+type Lane = Schema["Lane"];
 
 const SHOWN = 10;
 

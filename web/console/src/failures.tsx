@@ -1,12 +1,12 @@
 // Failures by their error: dead letters to redrive, and lanes to retry, all of a group at once.
 import { useState } from "preact/hooks";
-import { api, ask, may, type DeadLetter, type Destination, type Failure, type Operation, type Pending, type Session } from "./api.ts";
+import { api, ask, may, type DeadLetter, type Failure, type Operation, type Pending, type Session } from "./api.ts";
 import { BulkDialog } from "./bulk.tsx";
 import { count, failureText, laneName, time } from "./format.ts";
 import type { Filters } from "./list.tsx";
 import { VerbDialog } from "./message_dialog.tsx";
 import { tab } from "./router.ts";
-import { listOf, nameOf, ShardSign, type Item } from "./shards.tsx";
+import { nameOf, ShardSign, type Item } from "./shards.tsx";
 import { Button, ErrorNotice, Panel, Table, useLoad } from "./ui.tsx";
 
 /** Messages in one page, and the most that are grouped. The API takes as many sequences in one call. */
@@ -101,13 +101,13 @@ function Groups({ title, unit, groups, destination, isCut, isBusy, error, onMore
 }
 
 /** Dead letters by their last error. They are read again when `turn` changes. */
-export function LettersByError({ session, destination, definition, filters, turn, onDone }: {
-  session: Session; destination: string; definition: Destination; filters: Filters; turn: unknown; onDone: () => void;
+export function LettersByError({ session, destination, filters, turn, onDone }: {
+  session: Session; destination: string; filters: Filters; turn: unknown; onDone: () => void;
 }) {
   const [max, setMax] = useState(PAGE);
   const [open, setOpen] = useState<Group | null>(null);
-  const { value, error, isBusy } = useLoad(() => pages<DeadLetter & Item>(max, (cursor) => listOf(destination, definition, filters.key, (name) =>
-    ask(api.GET("/v1/destinations/{destination}/dead-letters", { params: { path: { destination: name }, query: { ...filters, limit: PAGE, cursor } as never } })) as never)), [destination, filters, turn, max]);
+  const { value, error, isBusy } = useLoad(() => pages<DeadLetter & Item>(max, (cursor) =>
+    ask(api.GET("/v1/destinations/{destination}/dead-letters", { params: { path: { destination }, query: { ...filters, limit: PAGE, cursor } as never } })) as never), [destination, filters, turn, max]);
   const all = value?.items.map((one) => ({ sequence: one.sequence, shard: one.shard, key: one.key ?? null, error: one.last_error ?? null, reason: one.damaged ?? one.reason, at: one.dead_lettered_at }));
   return (
     <>

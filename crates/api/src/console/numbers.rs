@@ -86,9 +86,7 @@ impl Numbers {
         *last = Some(read.clone());
         Ok(read)
     }
-}
 
-impl Numbers {
     /// The numbers of each destination, those of its shards together; `None` if they are damaged.
     async fn sums(
         &self,

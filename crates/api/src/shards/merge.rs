@@ -12,13 +12,13 @@ const COUNTS: [&str; 7] =
     ["matched", "affected", "failed", "withdrawing", "gone", "duplicates", "without_body"];
 
 /// The answers together: counts are sums, lists follow each other. What means one shard alone is left out.
-pub(super) fn merged(destination: &str, answers: &mut [Answer]) -> Value {
-    let with_shard = |Answer { shard, json, .. }: &mut Answer| {
+pub(super) fn merged(destination: &str, answers: Vec<Answer>) -> Value {
+    let with_shard = |Answer { shard, mut json, .. }: Answer| {
         let moved = json.get_mut("deliveries").and_then(Value::as_array_mut);
         moved.into_iter().flatten().for_each(|one| one["shard"] = json!(shard.shard_in_paths()));
-        json.clone()
+        json
     };
-    let whole = answers.iter_mut().map(with_shard).reduce(both).unwrap_or_default();
+    let whole = answers.into_iter().map(with_shard).reduce(both).unwrap_or_default();
     let Value::Object(mut fields) = whole else { return whole };
     fields.retain(|name, _| !name.ends_with("_sequence"));
     if fields.contains_key("destination") {

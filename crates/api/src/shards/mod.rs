@@ -77,11 +77,13 @@ pub(super) async fn spread(
         request.extensions_mut().insert(OneShard);
         return next.run(request).await;
     }
-    let found = spread.api.catalog.find(&name).await;
-    let Ok(Some(first)) = found else { return next.run(request).await };
-    if first.destination.shards == 1 || how == How::First {
+    if how == How::First {
         return next.run(request).await;
     }
+    let found = spread.api.catalog.find(&name).await.ok().flatten();
+    let Some(first) = found.filter(|first| first.destination.shards > 1) else {
+        return next.run(request).await;
+    };
     let (parts, body) = request.into_parts();
     let max = spread.api.batch_bytes_max;
     let Ok(body) = axum::body::to_bytes(body, max).await else {
@@ -129,7 +131,8 @@ impl Spreading {
                 let refused = refused.filter(|problem| {
                     answers.is_empty() || problem.status != StatusCode::NOT_FOUND
                 });
-                refused.map_or_else(|| Ok(self.merged(answers)), Err)
+                let (status, sum) = self.merged(answers);
+                refused.map_or_else(|| Ok(self.answer_with(status, sum)), Err)
             }
             None => self.operate().await,
         }
@@ -150,34 +153,46 @@ impl Spreading {
         }
         let (mut answers, mut refused) = self.all(id.clone()).await;
         if let Some(problem) = &mut refused {
-            // What a shard did before it failed counts, too.
-            let name = self.first.destination.name.clone();
+            // What the shard did before it failed counts, too.
+            let (status, shard) = (problem.status, self.shard_in(problem));
             let failed = problem.more.remove("operation");
-            let status = problem.status;
-            answers.extend(failed.map(|json| Answer { shard: name.clone(), status, json }));
-            let mut sum = merge::merged(name.as_str(), &mut answers);
-            sum["state"] = json!("failed");
-            problem.more.insert("operation".to_owned(), sum);
+            answers.extend(failed.map(|json| Answer { shard, status, json }));
         }
-        let sum = merge::merged(self.first.destination.name.as_str(), &mut answers);
+        let (status, mut sum) = self.merged(answers);
+        if refused.is_some() {
+            sum["state"] = json!("failed");
+        }
         if let Some(action) = action {
             let affected = sum["affected"].as_u64().filter(|_| !is_dry).unwrap_or_default();
-            match (&refused, sum["state"].as_str()) {
-                (None, Some("running")) => self.note_end(action, id),
-                (None, state) => {
-                    action.operation_ended(state.unwrap_or_default().to_owned(), affected).await;
-                }
-                (Some(_), _) => action.operation_ended("failed".to_owned(), affected).await,
+            match sum["state"].as_str().unwrap_or_default() {
+                "running" => self.note_end(action, id),
+                state => action.operation_ended(state.to_owned(), affected).await,
             }
         }
-        refused.map_or_else(|| Ok(self.merged(answers)), Err)
+        match refused {
+            None => Ok(self.answer_with(status, sum)),
+            Some(mut problem) => {
+                problem.more.insert("operation".to_owned(), sum);
+                Err(problem)
+            }
+        }
     }
 
-    /// The answers of shards as one.
-    fn merged(&self, mut answers: Vec<Answer>) -> Response {
+    /// The shard that a problem names.
+    fn shard_in(&self, problem: &Problem) -> DestinationName {
+        let named = problem.more.get("shard").and_then(Value::as_str);
+        let named = named.and_then(|text| text.parse().ok());
+        named.unwrap_or_else(|| self.first.destination.name.clone())
+    }
+
+    /// The answers of shards as one, and the worst status.
+    fn merged(&self, answers: Vec<Answer>) -> (StatusCode, Value) {
         let status = answers.iter().map(|answer| answer.status).max().unwrap_or_default();
+        (status, merge::merged(self.first.destination.name.as_str(), answers))
+    }
+
+    fn answer_with(&self, status: StatusCode, sum: Value) -> Response {
         let name = &self.first.destination.name;
-        let sum = merge::merged(name.as_str(), &mut answers);
         let location = (status == StatusCode::ACCEPTED).then(|| {
             let id = sum["id"].as_str().unwrap_or_default();
             [(header::LOCATION, format!("/v1/destinations/{name}/operations/{id}"))]
@@ -250,11 +265,7 @@ impl Spreading {
             match problem_of(&shard, &response) {
                 None => return with_shard(response, &shard).await,
                 // A shard that does not answer may have the message.
-                Some(problem)
-                    if last.status != StatusCode::NOT_FOUND && last.code.is_temporary() =>
-                {
-                    last = if problem.code.is_temporary() { problem } else { last };
-                }
+                Some(problem) if last.code.is_temporary() && !problem.code.is_temporary() => {}
                 Some(problem) => last = problem,
             }
         }

@@ -23,6 +23,7 @@ pub use in_file::InFile;
 pub use names::{Changed, ChangedNames, Counts, Round, Watch};
 pub use schema::OlderPod;
 pub use sealing::SecretsFound;
+pub use shards::left_over;
 pub use tokens::CatalogToken;
 pub use topics::CatalogTopic;
 

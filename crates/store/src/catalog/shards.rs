@@ -32,26 +32,28 @@ impl Catalog {
     /// completed, and returns the first error. Repeat the call until it succeeds.
     pub async fn complete_shards(
         &self,
-        name: &DestinationName,
+        first: &CatalogEntry,
         by: &Author,
     ) -> Result<(), StoreError> {
+        let definition = first.definition();
+        if definition.shards == 1 {
+            return Ok(());
+        }
         let mut done = Ok(());
-        let first = name.of_shard(0);
-        let Some(entry) = self.refresh(&first).await? else { return Ok(()) };
-        for shard in entry.definition().shard_names().skip(1) {
+        for shard in definition.shard_names().skip(1) {
             // The first shard decides. It may have changed meanwhile; the copy of this pod may be outdated.
-            let Some(entry) = self.refresh(&first).await? else {
-                return self.take_back(entry.definition()).await;
+            let Some(first) = self.refresh(&definition.name).await? else {
+                return self.take_back(definition).await;
             };
-            if shard.shard() >= entry.definition().shards {
+            if shard.shard() >= first.definition().shards {
                 break;
             }
-            let completed = self.complete_shard(&shard, &entry, by).await;
+            let completed = self.complete_shard(&shard, &first, by).await;
             done = done.and(completed);
         }
-        match self.refresh(&first).await? {
+        match self.refresh(&definition.name).await? {
             Some(_) => done,
-            None => self.take_back(entry.definition()).await,
+            None => self.take_back(definition).await,
         }
     }
 
@@ -92,10 +94,11 @@ impl Catalog {
     }
 
     /// Completes the shards of these destinations. True if all are complete now.
-    async fn complete(&self, names: HashSet<DestinationName>, by: &Author) -> bool {
+    async fn complete(&self, firsts: Vec<Arc<CatalogEntry>>, by: &Author) -> bool {
         let mut are_complete = true;
-        for name in names {
-            if let Err(error) = self.complete_shards(&name, by).await {
+        for first in firsts {
+            if let Err(error) = self.complete_shards(&first, by).await {
+                let name = &first.destination.name;
                 tracing::warn!(destination = %name, %error, "not all shards could be defined; tried again");
                 are_complete = false;
             }
@@ -135,7 +138,7 @@ impl Catalog {
     }
 
     /// The destinations among these names, or of shards among them, with a shard that differs from the first.
-    fn incomplete(&self, names: &ChangedNames) -> HashSet<DestinationName> {
+    fn incomplete(&self, names: &ChangedNames) -> Vec<Arc<CatalogEntry>> {
         let is_incomplete = |first: &Arc<CatalogEntry>| {
             let is_other = |name: DestinationName| {
                 self.get(name.as_str()).is_none_or(|held| !is_like(&held, first))
@@ -145,12 +148,22 @@ impl Catalog {
         let entries: Vec<_> = match names {
             ChangedNames::Any => self.all(),
             ChangedNames::These(names) => {
-                names.iter().filter_map(|name| self.get(name.base())).collect()
+                let firsts: HashSet<&str> = names.iter().map(DestinationName::base).collect();
+                firsts.into_iter().filter_map(|name| self.get(name)).collect()
             }
         };
         let firsts = entries.into_iter().filter(|entry| entry.destination.name.shard() == 0);
-        firsts.filter(is_incomplete).map(|first| first.destination.name.clone()).collect()
+        firsts.filter(is_incomplete).collect()
     }
+}
+
+/// The refusal of a definition while this shard of an earlier destination is left.
+pub fn left_over(shard: &DestinationName) -> StoreError {
+    let name = shard.base();
+    StoreError::WrongState(format!(
+        "{shard} of an earlier destination is left: remove {name} again (DELETE, with force=true if it has messages), \
+         then create it"
+    ))
 }
 
 /// What the partition of a shard holds.
@@ -195,12 +208,7 @@ impl Store {
             // Shards that are like the wanted ones stay if Redis has lost the definition of the first.
             let is_other = one.ordering != ordering_text(wanted.ordering);
             if one.shards != count || first.is_none() && is_other {
-                let name = &wanted.name;
-                return Err(StoreError::WrongState(format!(
-                    "{} of an earlier destination is left: remove {name} again (DELETE, with force=true if it has \
-                     messages), then create it",
-                    one.name
-                )));
+                return Err(left_over(&one.name));
             }
             if let Some(field) = one.fixed_field(wanted) {
                 return Err(StoreError::WrongState(format!(

@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
 };
 use tokio_util::task::AbortOnDropHandle;
 
@@ -280,4 +280,21 @@ pub async fn write_frame(
         stream.write_all(format!("{text}\n").as_bytes()).await?;
     }
     stream.flush().await
+}
+
+/// Accepts lines over TCP, counts them, and answers OK. Keeps none, however many come.
+pub async fn count_lines(listener: TcpListener, received: Arc<AtomicU64>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let received = received.clone();
+        let _ = stream.set_nodelay(true);
+        tokio::spawn(async move {
+            let mut stream = BufStream::new(stream);
+            while let Ok(Some(_)) = read_frame(&mut stream, false).await {
+                received.fetch_add(1, Ordering::Relaxed);
+                if write_frame(&mut stream, "OK", false).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
 }

@@ -5,17 +5,16 @@ import { count, failureText, laneName, time } from "../format.ts";
 import { FilterForm, LIMIT, Pager, useFilters, usePages } from "../list.tsx";
 import { ErrorText, LettersByError } from "../failures.tsx";
 import { MessageDialog, VerbDialog, type Verb } from "../message_dialog.tsx";
-import { listOf, nameOf, ShardSign, type Item } from "../shards.tsx";
+import { nameOf, ShardSign, type Item } from "../shards.tsx";
 import { Button, Empty, Panel, Table, TabHead } from "../ui.tsx";
 import type { TabProps } from "./destination.tsx";
 
-export function DeadLettersTab({ session, destination, query, definition, shards, open }: TabProps) {
+export function DeadLettersTab({ session, destination, query, shards, open }: TabProps) {
   const filters = useFilters(query);
   const [marked, setMarked] = useState<Map<string, Item>>(new Map());
   const [verb, setVerb] = useState<{ verb: Verb; items: Item[] | null } | null>(null);
   const pages = usePages(
-    (cursor) => listOf(destination, definition, filters.applied.key, (name) =>
-      ask(api.GET("/v1/destinations/{destination}/dead-letters", { params: { path: { destination: name }, query: { ...filters.applied, limit: LIMIT, cursor } as never } }))),
+    (cursor) => ask(api.GET("/v1/destinations/{destination}/dead-letters", { params: { path: { destination }, query: { ...filters.applied, limit: LIMIT, cursor } as never } })),
     [destination, filters.applied],
   );
   const items = pages.items ?? [];
@@ -44,7 +43,7 @@ export function DeadLettersTab({ session, destination, query, definition, shards
         )}
       </TabHead>
       <FilterForm filters={filters} shards={shards} names={["stage", "key", "sequence", "time", "error"]} />
-      {pages.items && <LettersByError session={session} destination={destination} definition={definition} filters={filters.applied} turn={pages.items} onDone={pages.again} />}
+      {pages.items && <LettersByError session={session} destination={destination} filters={filters.applied} turn={pages.items} onDone={pages.again} />}
       <Panel>
         {may(session, "operate") && marked.size > 0 && (
           <div class="actions marked">

@@ -6,16 +6,15 @@ import { duration, instant, laneName, time } from "../format.ts";
 import { FilterForm, LIMIT, Pager, useFilters, usePages } from "../list.tsx";
 import { MessageDialog } from "../message_dialog.tsx";
 import { tab } from "../router.ts";
-import { listOf, nameOf, ShardSign, type Item } from "../shards.tsx";
+import { nameOf, ShardSign, type Item } from "../shards.tsx";
 import { Button, Chip, Dialog, Empty, Field, Panel, Table, TabHead } from "../ui.tsx";
 import type { TabProps } from "./destination.tsx";
 
-export function HistoryTab({ session, destination, query, definition, shards, open }: TabProps) {
+export function HistoryTab({ session, destination, query, shards, open }: TabProps) {
   const filters = useFilters(query);
   const [isReplay, setReplay] = useState(false);
   const pages = usePages(
-    (cursor) => listOf(destination, definition, filters.applied.key, (name) =>
-      ask(api.GET("/v1/destinations/{destination}/log", { params: { path: { destination: name }, query: { ...filters.applied, limit: LIMIT, cursor } as never } }))),
+    (cursor) => ask(api.GET("/v1/destinations/{destination}/log", { params: { path: { destination }, query: { ...filters.applied, limit: LIMIT, cursor } as never } })),
     [destination, filters.applied],
   );
   return (

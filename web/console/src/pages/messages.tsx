@@ -6,15 +6,14 @@ import { ErrorText } from "../failures.tsx";
 import { FilterForm, LIMIT, Pager, useFilters, usePages } from "../list.tsx";
 import { MessageDialog } from "../message_dialog.tsx";
 import { go, tab } from "../router.ts";
-import { listOf, nameOf, ShardSign, shardsOf, shardWithId, type Item } from "../shards.tsx";
+import { nameOf, ShardSign, shardsOf, type Item } from "../shards.tsx";
 import { Button, Chip, Empty, ErrorNotice, Notice, Panel, Table, TabHead, useAction } from "../ui.tsx";
 import type { TabProps } from "./destination.tsx";
 
 export function MessagesTab({ session, destination, query, definition, shards, open }: TabProps) {
   const filters = useFilters(query);
   const pages = usePages(
-    (cursor) => listOf(destination, definition, filters.applied.key, (name) =>
-      ask(api.GET("/v1/destinations/{destination}/messages", { params: { path: { destination: name }, query: { ...filters.applied, limit: LIMIT, cursor } as never } }))),
+    (cursor) => ask(api.GET("/v1/destinations/{destination}/messages", { params: { path: { destination }, query: { ...filters.applied, limit: LIMIT, cursor } as never } })),
     [destination, filters.applied],
   );
   return (
@@ -62,7 +61,7 @@ function Find({ session, destination, definition, onFound }: { session: Session;
     if (by === "sequence") return onFound({ sequence: Number(text) });
     if (by === "id") {
       const found = await ask(api.GET("/v1/destinations/{destination}/messages/by-id/{id}", { params: { path: { destination, id: text } } }));
-      return onFound({ sequence: found.sequence, shard: isSpread ? await shardWithId(destination, definition, text) : undefined });
+      return onFound({ sequence: found.sequence, shard: found.shard });
     }
     const gone = await ask(api.DELETE("/v1/destinations/{destination}/messages", { params: { path: { destination }, query: { idempotency_key: text } } }));
     tell(`Message ${gone.sequence} is now ${gone.state}.`);

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { api, ask, Refused, type Destination, type Gone, type Message, type Pending } from "../api.ts";
 import { count, laneName, many } from "../format.ts";
 import { href, tab } from "../router.ts";
-import { listOf, shardsOf, shardWithId, wholeOf } from "../shards.tsx";
+import { shardsOf, wholeOf } from "../shards.tsx";
 import { isGone, showMessage, StateChip } from "../message.tsx";
 import { Button, Empty, ErrorNotice, Head, Notice, Panel, Table, useAction } from "../ui.tsx";
 
@@ -44,13 +44,13 @@ async function findIn(one: Destination, text: string, here: string | undefined):
   };
   const query = { key: text, limit: 1 };
   const [byId, pending, gone, bySequence] = await Promise.all([
-    one.ids_max ? ask(api.GET("/v1/destinations/{destination}/messages/by-id/{id}", { params: { path: { destination, id: text } } })).then(async (message) => ({ message, shard: await shardWithId(destination, one, text) })).catch(none) : null,
-    listOf(destination, one, text, (name) => ask(api.GET("/v1/destinations/{destination}/messages", { params: { path: { destination: name }, query } }))).catch(none),
-    one.log_max ? listOf(destination, one, text, (name) => ask(api.GET("/v1/destinations/{destination}/log", { params: { path: { destination: name }, query } }))).catch(none) : null,
+    one.ids_max ? ask(api.GET("/v1/destinations/{destination}/messages/by-id/{id}", { params: { path: { destination, id: text } } })).catch(none) : null,
+    ask(api.GET("/v1/destinations/{destination}/messages", { params: { path: { destination }, query } })).catch(none),
+    one.log_max ? ask(api.GET("/v1/destinations/{destination}/log", { params: { path: { destination }, query } })).catch(none) : null,
     here && shardsOf(here, one) === 1 && /^\d{1,15}$/.test(text) ? showMessage(here, Number(text)).catch(none) : null,
   ]);
   const found: Found[] = [];
-  if (byId) found.push({ destination: byId.shard, by: "id", message: byId.message as Message });
+  if (byId) found.push({ destination: byId.shard ?? destination, by: "id", message: byId as Message });
   if (bySequence) found.push({ destination: here!, by: "sequence", message: bySequence });
   const [first] = pending?.items ?? [];
   if (first) found.push({ destination: first.shard ?? destination, by: "key", message: first as Pending });
